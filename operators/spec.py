@@ -345,6 +345,10 @@ class JoinSpec:
         Of a ``mixed`` join, the streams that are not of its core.
     closest
         Which partners of a row of the first stream are results, None if all are.
+    settles
+        Whether the second stream are pairs of rows of the first with partners of theirs. They are kept only to look for
+        the closest. Those of a ``left`` join are results as they are: both streams then have the first one's columns of
+        the output.
     fixed_width
         Whether all that Spark hands to its workers is rows of fixed-width types of streams, and packed rows of them.
     """
@@ -371,6 +375,7 @@ class JoinSpec:
     above: tuple[str, ...] = ()
     join: Kind = "inner"
     closest: Closest | None = None
+    settles: bool = False
     fixed_width: bool = False
     branches: tuple[Branch, ...] = ()
 

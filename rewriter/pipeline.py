@@ -10,16 +10,15 @@ from typing import Any, Literal
 from sqlglot.errors import SqlglotError
 
 from ..errors import PlanError, TriJoinError, UnsupportedQueryError
-from .cautions import UNBOUNDED_OUTER, UNMATCHED, cautions
+from .cautions import UNBOUNDED_OUTER, cautions
 from .choose.describe import describe
 from .event_time.event_times import append_refusals, carry_event_times, join_refusals
 from .front_end import read
 from .glance import misplaced_hints
 from .options import DEFAULTS, Settings
-from .plan.conjuncts import KINDS, Compare, Predicate, Residual
+from .plan.conjuncts import KINDS, Residual
 from .plan.display import plan_text
 from .plan.document import Document, Stage
-from .plan.expr import parts_of
 from .plan.joins import join_words, written
 from .plan.json_codec import as_object
 from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, scans, walk
@@ -42,8 +41,9 @@ from .rules.pre_aggregate import pre_aggregate
 from .rules.prune_columns import prune_columns
 from .rules.push_down_conditions import push_down_conditions
 from .rules.raise_on_pairs import raise_on_pairs
-from .rules.rule import NotApplicable, Rule
+from .rules.rule import NotApplicable, Rule, beyond_spark
 from .rules.separate_static_relations import separate_static_relations
+from .rules.settle_pairs import settle_pairs
 from .rules.simplify_conditions import simplify_conditions
 from .sql.arguments import Arguments
 from .sql.catalog import Catalog
@@ -252,10 +252,11 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
         stages.append(Stage("render", plan_text(final)))
         by_name = {node.name: node for node in walk(final) if isinstance(node, JoinNode)}
         found = tuple(by_name.get(node.name, node) if isinstance(node, JoinNode) else node for node in found)
-        grown = grow_operator_trees(final)
-        if isinstance(grown, Query):
-            final = grown
-            stages.append(Stage("grow_operator_trees", plan_text(final)))
+        for grow in (grow_operator_trees, settle_pairs):
+            grown = grow(final)
+            if isinstance(grown, Query):
+                final = grown
+                stages.append(Stage(grow.__name__, plan_text(final)))
         if settings.watermarks == "text":
             final = held_back_in_text(final)
     if settings.strict:
@@ -374,23 +375,16 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             found.append(Refusal(f"{a_join} of streams: {why}", hint, subject))
             continue
         tested = next((p for p in node.predicates if isinstance(p, Residual) and len(p.relations) > 1), None)
-        if kind is not None and (collated := _collated(node)) is not None:
-            reason = f"a {kind} of streams by texts with a collation, which only Spark compares, and keeps in no state"
-            found.append(Refusal(f"{reason}: {collated.sql}", "compare LOWER(r.a) with LOWER(s.a), say", subject))
+        equal = any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates)
+        if kind is not None and tested is not None and id(node) in alone and beyond_spark(node, alone=True):
+            words = f"{'NOT ' if node.kind == 'anti' else ''}EXISTS or IN" if node.in_where else f"a {kind}"
+            found.append(Refusal(f"{words} of streams: {alone[id(node)]}", _ONE_SIDE_EACH, subject))
             continue
-        if any(is_equality(p.condition) or KINDS[p.kind].equal for p in node.predicates):
-            if node.kind == "anti" and tested is not None:
-                words = "NOT EXISTS over a stream" if node.in_where else f"a {kind} of streams"
-                reason = f"{words}, with a condition that only Spark can evaluate: {tested.sql}"
-                found.append(Refusal(reason, UNMATCHED, subject))
-            elif kind is not None and node.kind != "anti" and not _may_bound_times(node):
+        if equal:
+            if kind is not None and node.kind != "anti" and not _may_bound_times(node):
                 words = "EXISTS or IN" if node.in_where else kind
                 hint = (UNBOUNDED_OUTER.hint or "").replace("in ON", "in its WHERE" if node.in_where else "in ON")
                 found.append(Refusal(UNBOUNDED_OUTER.reason.format(words), hint, subject))
-            continue
-        if node.in_where and tested is not None:
-            reason = f"EXISTS or IN over a stream, with a condition that only Spark can evaluate: {tested.sql}"
-            found.append(Refusal(reason, _ONE_SIDE_EACH))
             continue
         if kind is None:
             reason = "a join of streams without an equality is left to Spark, which refuses it"
@@ -398,23 +392,9 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
         else:
             reason = f"a {kind} of streams without an equality between its sides"
             hint = "see the reason in EXPLAIN for which it was left to Spark, and remove it"
-            if tested is not None:
-                reason += f", with a condition that only Spark can evaluate: {tested.sql}"
-                hint = f"{_ONE_SIDE_EACH}, or add an equality such as a common key or time bucket"
         found.append(Refusal(reason, hint, subject))
     found += [refusal for node in walk(plan) if isinstance(node, JoinNode) for refusal in _never_emits(node)]
     return tuple(dict.fromkeys(found))
-
-
-def _collated(join: Join) -> Predicate | None:
-    """Return a condition of a join over both sides that compares texts by a collation."""
-    types = {(scan.alias, column.name): column.type for scan in scans(join) for column in scan.columns}
-    for one in join.predicates:
-        if len(one.relations) > 1 and isinstance(one, Residual | Compare):
-            by_type = any("collate" in types.get(at, "").lower() for at in one.condition.columns)
-            if by_type or any(part.op == "COLLATE" for part in parts_of(one.condition.expr)):
-                return one
-    return None
 
 
 def _never_emits(node: JoinNode) -> Iterator[Refusal]:

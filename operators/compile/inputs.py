@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.conjuncts import KernelPredicate
-from ...rewriter.plan.joins import Branch
+from ...rewriter.plan.joins import Branch, join_words
 from ...rewriter.plan.nodes import JoinNode, Node, Scan, source_conditions, source_scan
 from .compiling import Compiling, NotAsPlannedError
 from .logical_plans import calls_python, is_lasting, items, plan_of, walk
@@ -297,7 +297,8 @@ def _always_met(node: JoinNode, alias: str) -> list[KernelPredicate]:
 
 
 def _outputs(node: JoinNode, scan: Scan) -> list[tuple[str, str]]:
-    return [(column.column, column.name) for column in node.output if column.relation == scan.alias]
+    output = (*node.output, *(node.settles or ()))
+    return [(column.column, column.name) for column in output if column.relation == scan.alias]
 
 
 def _asks_for_late_rows(compiling: Compiling, scan: Scan) -> bool:
@@ -387,6 +388,10 @@ def _check_lasting(node: JoinNode, scan: Scan, read: Mapping[tuple[str, str], st
     plan = plan_of(frame)
     if is_lasting(frame.sparkSession, plan):
         return
+    if node.settles is not None and not plan.deterministic():
+        what = "a condition" if scan.alias == node.graph.relations[1] else f"a column or a filter of {scan.alias}"
+        told = f"Spark tests pairs of rows for the {join_words(node.join, node.closest)}"
+        raise UnsupportedQueryError(f"{told}, and {what} has another value each time", "compute it before, once")
     project = next(step.node for step in walk(plan) if step.name == "Project")
     columns = {str(one.name()): one for one in items(project.projectList())}
     anew = {name for name, one in columns.items() if not is_lasting(frame.sparkSession, one)}

@@ -216,7 +216,7 @@ def _spec(
     key: str,
 ) -> JoinSpec:
     """Return the join without its fingerprint and aggregation; the type of its result time goes to ``types``."""
-    output = tuple(name for stream in streams for _, name in stream.payload)
+    output = tuple(dict.fromkeys(name for stream in streams for _, name in stream.payload))
     if node.result_time is not None:
         if any(stream.time is None for stream in streams):
             raise PlanError(f"{node.name}: results have no event time, for an input has none")
@@ -244,6 +244,7 @@ def _spec(
         result_time=node.result_time,
         held_back=node.held_back,
         join=node.join,
+        settles=node.settles is not None,
     )
 
 

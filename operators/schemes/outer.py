@@ -106,11 +106,14 @@ class OuterSlot:
             met[mine] = True
             if settled is not None:
                 yield from self._settle(other, segment.rows, segment.start, theirs)
-            if spec.pairs:
+            if spec.pairs and not spec.settles:
                 parts = {rank: Part(rows, mine), other: Part(segment.rows, theirs)}
                 yield from joined(parts, self.unit.listed)
         if rank not in spec.tested:
-            self.unit.keep(rank, rows)
+            if not spec.settles:
+                self.unit.keep(rank, rows)
+            elif spec.pairs:
+                yield from joined({rank: Part(rows)}, self.unit.listed)
             return
         if not spec.pairs:  # a row that has met a partner is done with
             if spec.join == "semi" and met.any():

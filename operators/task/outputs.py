@@ -97,6 +97,8 @@ class Output:
         total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
         inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
         inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
+        if self.spec.settles:  # its pairs are no input of the query
+            inputs.pop(self.spec.streams[1].alias)
         reached = len({slot for block in self.spec.blocks for slot in block.slots})
         units = {"units": self.spec.units, "slots": reached}
         report = {"slot": slot, **units, **total, "inputs": inputs, "watermark": watermark}
@@ -187,11 +189,9 @@ def named(spec: JoinSpec, result: Result | Reduced) -> pa.RecordBatch:
     """Return results with the output's names, in the output's order."""
     if isinstance(result, Reduced):
         return result.rows
-    columns = {
-        name: result.parts[rank].column(packed)
-        for rank, stream in enumerate(spec.streams)
-        for packed, name in stream.payload
-    }
+    columns: dict[str, pa.Array] = {}
+    for rank, part in sorted(result.parts.items()):  # where two streams have a column, that of the first is it
+        columns = {name: part.column(packed) for packed, name in spec.streams[rank].payload} | columns
     if spec.result_time is not None:
         times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(spec.streams)]
         columns[spec.result_time] = pc.max_element_wise(*times)

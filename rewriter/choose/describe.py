@@ -125,6 +125,9 @@ def _decision(group: JoinNode | LeftAlone) -> Decision:
     Where units are not known, the grid has those that costs are estimated for.
     """
     decision = group.decision
+    if isinstance(group, JoinNode) and group.join not in ("inner", "mixed") and group.graph.residuals:
+        reason = f"{decision.reason}; Spark tests the residuals on pairs that a node of their own finds"
+        decision = dataclasses.replace(decision, reason=reason)
     if isinstance(group, JoinNode) and group.apart:
         decision = dataclasses.replace(decision, reason=f"{decision.reason}; a node of its own: {group.apart}")
     shown = tuple(decision.options.shown(group.graph.relations).items())

@@ -207,6 +207,10 @@ class JoinNode(Node):
         Of another kind: the conditions of ON over one input. A row for which one is not true has no partner.
     closest
         Which of a row's partners are results, None if all are.
+    settles
+        If set, its second input are pairs of rows of the first with partners of theirs, none earlier than that row
+        (`rules.settle_pairs`). Those of a ``left`` join are results as they are, with these columns, under the names
+        that `output` has for them, in place of those of the first input.
     aggregation
         If set, the node puts out its keys and states instead of `output`: see `Aggregation`.
     not_aggregated
@@ -229,6 +233,7 @@ class JoinNode(Node):
     closest: Closest | None = None
     branches: tuple[Branch, ...] = ()
     apart: str | None = None
+    settles: tuple[OutputColumn, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.join not in ("inner", "mixed") and len(self.sources) != 2:

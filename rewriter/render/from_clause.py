@@ -77,13 +77,14 @@ class FromClause:
             dataclasses.replace(edge, predicates=tuple(one.with_terms(moved.term) for one in edge.predicates))
             for edge in node.graph.edges
         )
+        residuals = tuple(dataclasses.replace(one, condition=moved.term(one.condition)) for one in node.graph.residuals)
         aggregation = node.aggregation
         if aggregation is not None:
             aggregation = aggregation.with_terms(moved.term)
         final = dataclasses.replace(
             node,
             sources=sources,
-            graph=dataclasses.replace(node.graph, edges=edges),
+            graph=dataclasses.replace(node.graph, edges=edges, residuals=residuals),
             output=tuple(map(moved.output, node.output)),
             aggregation=aggregation,
             matching=tuple(map(moved.term, node.matching)),

@@ -134,7 +134,7 @@ def _only_latest(
     That is so where the latest of earlier rows is closest, and nothing but equalities decides which rows join: then a
     row is of no use any more once the watermark has passed a later one.
     """
-    if closest.by != "greatest":
+    if closest.by != "greatest" or node.graph.residuals:
         return None
     inputs = {scan.alias: scan for scan in below}
     for alias, term in zip(pair, (closest.left, closest.right), strict=True):

@@ -42,8 +42,7 @@ from .create_multi_join_groups import can_be_member
 from .join_tree import read_tree, why_apart
 from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
-
-UNDECIDED = Decision("none", None, None, "not decided yet")
+from .settle_pairs import UNDECIDED, why_unsettled
 
 #: Why a group of streams that windows of event time equate is left alone.
 BY_WINDOWS = "it equates windows of event time, by which Spark itself joins streams and forgets their rows"
@@ -139,7 +138,9 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
     graph = build_graph(relations, own)
     reason = why_left_alone(relations, block)
     if join != "inner":
-        reason = reason or _why_not_tested(graph, closest)
+        reason = reason or _why_not_tested(graph, closest) or why_unsettled(join, sources, graph, closest)
+        if reason is None and graph.residuals and isinstance(root, Join) and not beyond_spark(root, alone=True):
+            reason = f"Spark itself evaluates {graph.residuals[0].sql}, on pairs of rows that an equality finds"
     elif reason is None and block is not None:
         reason = _by_windows(root, block)
     if reason:
@@ -200,16 +201,14 @@ def _owned(term: Term, owner: dict[str, str], order: list[str]) -> Term:
 
 def _why_not_tested(graph: JoinGraph, closest: Closest | None) -> str | None:
     """Return why a join cannot tell which rows have no partner, or which are closest."""
-    residual = next(iter(graph.residuals), None)
     if closest is not None:
         types = closest.left.type, closest.right.type
         if UNKNOWN not in types and closest_type(closest, *types) is None:
             return unordered(closest, *types)[0]
-    if residual is None:
-        return None
     failing = (one for edge in graph.edges for one in edge.predicates if isinstance(one, Either) and one.exceptions)
-    why = f": {MAY_FAIL}" if any(failing) else ""
-    return f"only Spark can evaluate {residual.sql}, on pairs of rows{why}"
+    if graph.residuals and any(failing):
+        return f"only Spark can evaluate {graph.residuals[0].sql}, on pairs of rows: {MAY_FAIL}"
+    return None
 
 
 def _by_windows(root: Node, block: Block) -> str | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..plan.conjuncts import KINDS, Band
+from ..plan.conjuncts import KINDS, Band, Term
+from ..plan.expr import At, parts_of
 from ..plan.nodes import Block, Exchange, Join, Node, Project, Scan, Where, scans, transform
 from ..predicates.terms import is_equality, sides_of
 
@@ -31,16 +32,18 @@ def each_block(plan: Node, change: Callable[[Block], Block], reason: str) -> Nod
     return NotApplicable(reason) if changed is plan else changed
 
 
-def beyond_spark(node: Node) -> bool:
+def beyond_spark(node: Node, *, alone: bool = False) -> bool:
     """Tell whether a node is an outer, semi or anti join, or one with the closest rows, that Spark cannot run (well).
 
     On streams Spark needs an equality, runs neither anti joins nor joins with the closest rows, and does not know what
     WITHIN or a bucket of time bounds. Of tables it would try all pairs of rows. One that may be part of a tree of joins
-    of streams is ours too.
+    of streams is ours too, and so is a subquery in WHERE, unless we ask what Spark does of a join ``alone``.
     """
     if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
         return False
-    if node.in_tree or node.in_where or any(isinstance(one, Band) and one.derived for one in node.predicates):
+    if any(isinstance(one, Band) and one.derived for one in node.predicates):
+        return True
+    if not alone and (node.in_tree or node.in_where):
         return True
     if all(scan.streaming is False for scan in scans(node)):
         return node.closest is None and not equates(node)
@@ -52,8 +55,16 @@ def beyond_spark(node: Node) -> bool:
 def equates(join: Join) -> bool:
     """Tell whether a condition of a join equates one side with the other."""
     sides = [{scan.alias for scan in scans(side)} for side in join.inputs]
+    types = {(scan.alias, column.name): column.type for scan in scans(join) for column in scan.columns}
     equal = (p for p in join.predicates if is_equality(p.condition) or KINDS[p.kind].equal)
+    equal = (p for p in equal if not _is_collated(p.condition, types))  # Spark keeps no such text in a state
     return any(not any(side.issuperset(predicate.relations) for side in sides) for predicate in equal)
+
+
+def _is_collated(condition: Term, types: Mapping[At, str]) -> bool:
+    """Tell whether a condition compares texts by a collation."""
+    by_type = any("collate" in types.get(at, "").lower() for at in condition.columns)
+    return by_type or any(part.op == "COLLATE" for part in parts_of(condition.expr))
 
 
 def _is_bucketed(join: Join) -> bool:

@@ -46,6 +46,8 @@ def node_sql(node: JoinNode) -> str:
     predicates = [predicate_sql(p, dates) for edge in edges for p in edge.predicates]
     if node.join not in ("inner", "mixed"):
         left, right = inputs
+        if node.settles:
+            return _settled_sql(node, inputs[left], inputs[right], [*predicates, *(one.sql for one in node.matching)])
         return f"SELECT {items} FROM {inputs[left]} {_joined(node.join, inputs[right], predicates, node.matching)}"
     core = " CROSS JOIN ".join(text for one, text in inputs.items() if one not in optional)
     where = f" WHERE {' AND '.join(predicates)}" if predicates else ""
@@ -58,6 +60,21 @@ def node_sql(node: JoinNode) -> str:
         core += f" {_joined(branch.kind, inputs[branch.relation], on, branch.matching)}"
     joined = f"SELECT {items} FROM {core}{where}"
     return f"SELECT * FROM ({joined}) WHERE {residuals}" if residuals else joined
+
+
+def _settled_sql(node: JoinNode, tested: str, pairs: str, conditions: list[str]) -> str:
+    """Return what an outer join puts out whose pairs are found below it: these, and the rows without one."""
+    given = {column.name: column for column in node.settles or ()}
+    through = (given.get(one.name, one) for one in node.output)
+    columns = ", ".join(f"{quote(one.relation)}.{quote(one.column)} AS {quote(one.name)}" for one in through)
+    alone = ", ".join(
+        f"{quote(one.relation)}.{quote(one.column)} AS {quote(one.name)}"
+        if one.name in given
+        else f"NULL AS {quote(one.name)}"
+        for one in node.output
+    )
+    anti = f"SELECT {alone} FROM {tested} LEFT ANTI JOIN {pairs} ON {' AND '.join(conditions)}"
+    return f"SELECT {columns} FROM {pairs} UNION ALL {anti}"
 
 
 def _joined(kind: str, relation: str, predicates: list[str], matching: tuple[Term, ...]) -> str:
