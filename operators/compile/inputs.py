@@ -389,9 +389,9 @@ def _check_lasting(node: JoinNode, scan: Scan, read: Mapping[tuple[str, str], st
     if is_lasting(frame.sparkSession, plan):
         return
     if node.settles is not None and not plan.deterministic():
-        what = "a condition" if scan.alias == node.graph.relations[1] else f"a column or a filter of {scan.alias}"
-        told = f"Spark tests pairs of rows for the {join_words(node.join, node.closest)}"
-        raise UnsupportedQueryError(f"{told}, and {what} has another value each time", "compute it before, once")
+        told = f"the {join_words(node.join, node.closest)} reads {scan.alias} twice, to let Spark test pairs of rows"
+        reason = f"{told}, and a column or a filter of it has another value each time"
+        raise UnsupportedQueryError(reason, "compute it before, once")
     project = next(step.node for step in walk(plan) if step.name == "Project")
     columns = {str(one.name()): one for one in items(project.projectList())}
     anew = {name for name, one in columns.items() if not is_lasting(frame.sparkSession, one)}
