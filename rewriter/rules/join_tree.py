@@ -198,6 +198,8 @@ def why_apart(join: Join, hints: Hints) -> str | None:
         return f"its conditions read {found[0]}, which may be without a row"
     if len(read) > 1:
         return f"its conditions read {' and '.join(read)}: which rows are its partners depends on all of them"
+    if tested := [one for one in join.predicates if isinstance(one, Residual) and len(one.relations) > 1]:
+        return f"only Spark can evaluate {tested[0].sql}, on pairs of rows"
     if any(may_fail(one.condition.expr) for one in join.predicates):
         return f"{MAY_FAIL}, and is computed of rows alone that the joins below give"
     return None

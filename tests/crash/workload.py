@@ -142,6 +142,16 @@ OUTER: dict[str, Case] = {
         "AND NOT EXISTS (SELECT 1 FROM t WHERE ABS(r.a - t.a) <= 3 AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 9 SECOND)",
         True,
     ),
+    "full join that Spark tests": Case(
+        f"SELECT /*+ UNITS(2) */ r.id AS r, s.id AS s, s.g AS h FROM r FULL JOIN s ON {_NEARLY} AND r.a * s.a % 3 <> 1 "
+        f"WHERE {_CLOSED.replace('r.ts', 'COALESCE(r.ts, s.ts)')}",
+        True,
+    ),
+    "anti join that Spark tests": Case(
+        f"SELECT /*+ UNITS(3) */ r.id AS r, r.ts AS at FROM r LEFT ANTI JOIN s ON {_NEARLY} AND r.a * s.a % 7 < 2 "
+        f"WHERE {_CLOSED}",
+        True,
+    ),
     "anti join above a pair": Case(
         f"SELECT /*+ UNITS(2) */ r.id AS r, s.id AS s {_PAIR} LEFT ANTI JOIN t ON ABS(s.a - t.a) <= 5 AND t.ts BETWEEN "
         f"s.ts AND s.ts + INTERVAL 30 SECONDS WHERE {_CLOSED.replace('05:40', '05:00')}",

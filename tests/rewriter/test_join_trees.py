@@ -42,6 +42,7 @@ def test_joins_that_hang_on_rows_of_a_core_are_one_node(sql: str, kinds: dict[st
         (f"LEFT JOIN t ON t.x > r.x AND t.a > s.a AND {NEAR}", "read s, which may be without a row"),
         (f"LEFT JOIN (t JOIN r AS v ON v.a < t.a AND v.ts = t.ts) ON r.x < t.x AND {NEAR}", "right side is a join"),
         (f"LEFT ANTI JOIN t ON CAST(r.n AS INT) < t.a AND {NEAR}", "may raise an error"),
+        (f"LEFT JOIN t ON r.n LIKE t.n AND {NEAR}", "only Spark can evaluate r.n LIKE t.n, on pairs of rows"),
     ],
 )
 def test_other_joins_stay_apart_and_say_why(join: str, why: str) -> None:
