@@ -17,6 +17,7 @@ from .compile_statement import Planned, Ran, compile_statement
 from .errors import NotProvenError, PlanError, SqlSyntaxError, UnavailableError, UnsupportedQueryError
 from .explain import FORMS, Explanation
 from .operators.compile.compiling import sql_over
+from .operators.compile.logical_plans import is_query
 from .rewriter.glance import glance, left_to_spark, read_otherwise, tries_pairs
 from .rewriter.pipeline import Rewrite
 from .rewriter.plan.nodes import Scan, walk
@@ -28,7 +29,7 @@ from .rewriter.sql.places import placed
 from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .rewriter.strict import unproven
 from .running.listener import known_numbers, listen, observed_rates
-from .running.metrics import numbers_of
+from .running.metrics import numbers_of, topmost_number
 from .settings import STRICT, refuse_unknown, rewriter_settings, value
 from .spark.config import refuse_default_store, refuse_server_without_us, tasks_at_once
 from .spark.flags import Setting, settings_of
@@ -313,10 +314,15 @@ class StatementRunner:
                 raise
             if hasattr(self.spark, "_jsparkSession"):
                 try:
-                    self.spark._jsparkSession.sessionState().sqlParser().parsePlan(rewritten.spark_sql)
+                    parsed = self.spark._jsparkSession.sessionState().sqlParser().parsePlan(rewritten.spark_sql)
                 except ParseException as error:
                     if not rewritten.converted or lacks(self.spark.version, rewritten.spark_sql, error) is None:
                         raise of_another_door(text) or error from None
+                else:
+                    if not rewritten.converted and is_query(
+                        self.spark, parsed
+                    ):  # its joins may be ours in Spark's plan
+                        return self.compiled.get(topmost_number(self._run(text, args, {}).frame) or 0, rewritten)
             return rewritten
 
     def plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:

@@ -74,6 +74,14 @@ def walk(plan: Any) -> Iterator[Step]:
     return below(plan, ())
 
 
+def is_query(spark: SparkSession, parsed: Any) -> bool:
+    """Return whether a parsed statement only reads: it is no command, and has none in it."""
+    session: Any = spark
+    logical, class_of = "org.apache.spark.sql.catalyst.plans.logical", session._jvm.java.lang.Class.forName
+    commands = [class_of(f"{logical}.{name}") for name in ("Command", "ParsedStatement")]
+    return not any(one.isInstance(step.node) for step in walk(parsed) for one in commands)
+
+
 def over(spark: SparkSession, node: Any, children: list[Any]) -> Any:
     """Return a node, of a plan or an expression, over other children: itself where these are its own."""
     if all(new is old or new.fastEquals(old) for new, old in zip(children, items(node.children()), strict=True)):

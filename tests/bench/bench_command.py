@@ -19,7 +19,7 @@ HELP = """Measure schemes, side by side in one run: throughput, latency, interme
 workloads  chain_band, chain_float, cyclic_band, chain_dense, cyclic_dense, chain_window,
            cyclic_window, chain_equal, common_key, zipf_chain, zipf_key, pair_band,
            pair_window, left_window, pair_equal, pair_theta, pair_zipf, equal_window,
-           features_2, features_4, features_8, features_left, features_inner,
+           features_2, features_4, features_8, features_left, features_inner, tested_left, tested_inner,
            q5_revenue, q7_pair, q7_volume, band_count, tpch_q2, tpch_q3, tpch_q5, star_four, star_many
            (none: chain_band and cyclic_band)
 paper      the experiments of the papers, each by its name: 001-fig10; without a name they are listed

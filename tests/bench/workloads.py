@@ -150,6 +150,18 @@ def _with_features(count: int, kinds: tuple[str, str] = ("LEFT JOIN", "LEFT ASOF
     )
 
 
+def _tested(kind: str) -> Workload:
+    """Return a join of two streams with a condition that Spark tests on the pairs of a band."""
+    return Workload(
+        f"{kind} of two streams, three partners in a band, of which a condition that only Spark evaluates takes two",
+        ("r", "a"),
+        f"SELECT {{hint}} r.l AS r_l, a.l AS a_l FROM r {kind} a ON ABS(r.i - a.i) < 2 AND r.i * a.i % 3 <> 1 AND "
+        "a.ts BETWEEN r.ts - INTERVAL {window} SECONDS AND r.ts",
+        schemes=("matrix",),
+        window=WINDOW,
+    )
+
+
 #: Three nations, and seven years, as in TPC-H's Q7.
 _NATIONS = ("* EXCEPT (s)", "ELT(l % 3 + 1, 'FRANCE', 'GERMANY', 'PERU') AS s")
 
@@ -270,6 +282,8 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
         "features_8": _with_features(8),
         "features_left": _with_features(2, ("LEFT JOIN", "LEFT JOIN")),
         "features_inner": _with_features(2, ("JOIN", "JOIN")),
+        "tested_left": _tested("LEFT JOIN"),
+        "tested_inner": _tested("JOIN"),
         "pair_equal": Workload(
             "003 section 6.1, the join of Q5: a key of r, and uniform references to it in s; one partner",
             ("r", "s"),

@@ -173,5 +173,6 @@ def test_event_time_through_a_join_in_sparks_plan(tj: trijoin_sql.TriJoinSession
     tj.sql(f"{join} |> LEFT JOIN t ON {NEAR} |> SELECT r.id").writeStream.format("noop").start().stop()  # of one node
     with pytest.raises(UnsupportedQueryError, match=r"may go by r\.ts"):
         tj.sql(f"{join} |> LEFT JOIN t ON {NEAR} AND t.x = r.x + s.x |> SELECT r.id")
+    assert [one["join"] for one in tj.explain(f"{join} |> LEFT JOIN t ON {NEAR}").to_dict()["groups"]] == ["mixed"]
     table = f"{join} |> LEFT JOIN c ON c.x = second(r.ts) |> SELECT r.id, c.id AS cid"  # which keeps no state
     tj.sql(table).writeStream.format("noop").start().stop()
