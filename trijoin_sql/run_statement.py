@@ -318,11 +318,8 @@ class StatementRunner:
                 except ParseException as error:
                     if not rewritten.converted or lacks(self.spark.version, rewritten.spark_sql, error) is None:
                         raise of_another_door(text) or error from None
-                else:
-                    if not rewritten.converted and is_query(
-                        self.spark, parsed
-                    ):  # its joins may be ours in Spark's plan
-                        return self.compiled.get(topmost_number(self._run(text, args, {}).frame) or 0, rewritten)
+                if rewritten.kind == "other" and is_query(self.spark, parsed):  # joins in Spark's plan of it may be ours
+                    return self.compiled.get(topmost_number(self._run(text, args, {}).frame)) or rewritten
             return rewritten
 
     def plan(self, statement: str | Statement, args: Arguments, frames: Named | None = None) -> Planned:
