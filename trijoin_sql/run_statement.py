@@ -318,7 +318,7 @@ class StatementRunner:
                 except ParseException as error:
                     if not rewritten.converted or lacks(self.spark.version, rewritten.spark_sql, error) is None:
                         raise of_another_door(text) or error from None
-                if rewritten.kind == "other" and is_query(self.spark, parsed):  # joins in Spark's plan of it may be ours
+                if rewritten.kind == "other" and is_query(self.spark, parsed):  # joins in its plan may be ours
                     return self.compiled.get(topmost_number(self._run(text, args, {}).frame)) or rewritten
             return rewritten
 
