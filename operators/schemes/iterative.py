@@ -238,19 +238,13 @@ class IterativeSlot:
     def __init__(self, spec: JoinSpec, slot: int, *, stores_all: bool) -> None:
         self.spec, self.slot, self.stores_all = spec, slot, stores_all
         self.unit = IterativeUnit(spec)
+        self.counters = self.unit.counters
         self.stores = {store.name: store for store in self.unit.stored.values()}
-
-    @property
-    def counters(self) -> Counter[str]:
-        """Counters of the unit."""
-        return self.unit.counters
 
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
         for rank in range(len(self.spec.streams)):
-            if not work.rows.get(rank):
-                continue
-            for rows in gathered(work.rows.pop(rank)):
+            for rows in gathered(work.rows.pop(rank, ())):
                 yield from self.unit.arrive(rank, rows)
                 mine = kept(self.spec, rank, rows) if self.stores_all else owned(self.spec, rank, rows, self.slot)
                 self.unit.keep(rank, mine)

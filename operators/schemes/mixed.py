@@ -28,7 +28,6 @@ anchor. What may still be part of a result is kept until it cannot be any more (
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -73,7 +72,7 @@ class MixedSlot:
         self.down = {one.rank: _step(spec, one.anchor, one.rank) for one in spec.branches}
         self.up = {one.rank: _step(spec, one.rank, one.anchor) for one in spec.branches}
         self.unit = IterativeUnit(spec, orders={**self.core, -1: (*self.down.values(), *self.up.values())})
-        stored = self.unit.stored
+        self.counters, stored = self.unit.counters, self.unit.stored
         self.partners = {
             one.rank: ClosestPartners(spec, one.closest, self.down[one.rank], stored[one.rank])
             for one in spec.branches
@@ -92,11 +91,6 @@ class MixedSlot:
                 reach = [(spec.most(rank, one.rank), self.over[one.rank]) for one in branches if one.kind != "semi"]
                 stored[rank].waits = tuple((most, bit) for most, bit in reach if most is not None)
                 stored[rank].settled = Settled(2 * len(branches))
-
-    @property
-    def counters(self) -> Counter[str]:
-        """Counters of the unit."""
-        return self.unit.counters
 
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch: its rows, and then what the watermark has passed."""
@@ -307,12 +301,4 @@ def _step(spec: JoinSpec, source: int, target: int) -> Step:
 
 
 def _together(some: Sequence[tuple[Int64s, pa.RecordBatch]]) -> tuple[Int64s, Chosen]:
-    mine, rows = (
-        (some[0][0], some[0][1])
-        if len(some) == 1
-        else (
-            np.concatenate([one for one, _ in some]),
-            concat([rows for _, rows in some]),
-        )
-    )
-    return mine, Chosen(rows, None)
+    return np.concatenate([mine for mine, _ in some]), Chosen(concat([rows for _, rows in some]))

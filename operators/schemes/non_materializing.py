@@ -22,7 +22,6 @@ have one stage less to go.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -65,13 +64,9 @@ class StoreSlot:
         probes = tuple(tuple(one for one in self.order if one != rank) for rank in range(len(self.order)))
         self.spec = replace(spec, options=replace(spec.options, probes=probes))
         self.unit = IterativeUnit(self.spec, only=self.rank)
+        self.counters = self.unit.counters
         self.stores = {store.name: store for store in self.unit.stored.values()}
         self.later = {start: self._steps_from_here(start) for start in self.order if start != self.rank}
-
-    @property
-    def counters(self) -> Counter[str]:
-        """Counters of the unit."""
-        return self.unit.counters
 
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""

@@ -53,7 +53,8 @@ def broadcast(spec: JoinSpec) -> Router:
 
     It has a subgroup in every layout that may still hold rows.
     """
-    slots = {count: [_slots_of(spec, count, one) for one in range(count)] for count in _numbers_of_subgroups(spec)}
+    counts = dict.fromkeys(spec.subgroups or block.units for block in spec.blocks)
+    slots = {count: [_slots_of(spec, count, one) for one in range(count)] for count in counts}
 
     def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[Sequence[int], Int64s | None]]:
         for count in slots:
@@ -78,10 +79,6 @@ def partner_slots(spec: JoinSpec, slot: int) -> Sequence[int]:
         for block in spec.blocks
     )
     return sorted(chain.from_iterable(found))
-
-
-def _numbers_of_subgroups(spec: JoinSpec) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(spec.subgroups or block.units for block in spec.blocks))
 
 
 def _slots_of(spec: JoinSpec, count: int, subgroup: int) -> Sequence[int]:
@@ -237,7 +234,7 @@ def _share(ranges: Int64s, shares: int) -> Int64s:
 def _first_of_its_cells(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:
     known = {axis for axis, _ in spec.streams[rank].dimensions}
     ranges = [one for one in spec.options.ranges if rank in one.ranks]
-    at = np.unravel_index(slot, (spec.options.grid or (spec.units,)))
+    at = np.unravel_index(slot, shape_of(spec))
     free = [axis for axis in range(len(at)) if axis not in known.union(one.axis for one in ranges)]
     if any(at[axis] for axis in free):
         return np.zeros(0, np.int64)
@@ -264,13 +261,10 @@ def _first_of_its_units(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: i
 
 
 def _spread_in_grid(spec: JoinSpec, rank: int) -> bool:
-    return spec.streams[rank].alike and _dealt_out(spec, rank)
-
-
-def _dealt_out(spec: JoinSpec, rank: int) -> bool:
     """Return whether rows of a stream go to different cells by their route."""
-    stream, shape = spec.streams[rank], spec.options.grid or (spec.units,)
-    return any(column == stream.route and shape[axis] > 1 for axis, column in stream.dimensions)
+    stream, shape = spec.streams[rank], shape_of(spec)
+    dealt_out = any(column == stream.route and shape[axis] > 1 for axis, column in stream.dimensions)
+    return stream.alike and dealt_out
 
 
 #: Each stream has its own units, which rows of the others reach.

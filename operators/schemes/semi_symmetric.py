@@ -138,19 +138,13 @@ class FirstStageSlot:
         self.first, self.hub, self.last = ends(spec)
         # A result with an event time may be late; the stage that finds it decides that, on a listed result.
         self.unit = HubUnit(spec, self.first, (self.hub,), bundled=spec.result_time is None)
+        self.counters = self.unit.counters
         self.stores = {store.name: store for store in self.unit.stores}
-
-    @property
-    def counters(self) -> Counter[str]:
-        """Counters of the unit."""
-        return self.unit.counters
 
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
         for rank in turns(self.spec):
-            if not work.rows.get(rank):
-                continue
-            for rows in gathered(work.rows.pop(rank)):
+            for rows in gathered(work.rows.pop(rank, ())):
                 if rank == self.first:
                     self.unit.keep(owned(self.spec, rank, rows, self.slot))
                 elif rank == self.last:
@@ -209,9 +203,7 @@ class SecondStageSlot:
             if rank == self.hub:
                 for pack_ in work.packs:
                     yield from self._join_pack(pack_)
-            if not work.rows.get(rank):
-                continue
-            for rows in gathered(work.rows.pop(rank)):
+            for rows in gathered(work.rows.pop(rank, ())):
                 if rank == self.hub:
                     self.unit.become_hub(rank, rows)
                     self.middle.keep(owned(self.spec, rank, rows, self.slot))

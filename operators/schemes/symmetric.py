@@ -142,9 +142,7 @@ class SymmetricSlot:
     def process(self, work: Work) -> Iterator[Outcome]:
         """Handle one micro-batch."""
         for rank in range(3):
-            if not work.rows.get(rank):
-                continue
-            for rows in gathered(work.rows.pop(rank)):
+            for rows in gathered(work.rows.pop(rank, ())):
                 for unit in self.units:
                     if unit.rank != rank:
                         yield from unit.probe_hubs(rank, rows)

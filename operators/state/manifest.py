@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...errors import CheckpointDamagedError, CheckpointVersionError
@@ -100,17 +100,8 @@ class Manifest:
         """Return the manifest as bytes: the length of a JSON object, the object, the chunks inside in its order."""
         body = {
             "format": FORMAT,
-            "uid": self.uid,
-            "nonce": self.nonce,
-            "batch": self.batch,
-            "fingerprint": self.fingerprint,
-            "next_number": self.next_number,
-            "watermark": self.watermark,
-            "next_ids": self.next_ids,
+            **{one.name: getattr(self, one.name) for one in fields(self)},
             "layouts": self.layouts.to_dict()["layouts"],
-            "lineage": self.lineage,
-            "timer": self.timer,
-            "settled": self.settled,
             "chunks": {
                 name: [[c.number, c.start, c.rows, c.size, c.tier, c.oldest, c.newest, c.raw, c.check] for c in chunks]
                 for name, chunks in self.chunks.items()
@@ -148,21 +139,12 @@ class Manifest:
 
     @classmethod
     def _of(cls, body: dict[str, Any]) -> Manifest:
-        return cls(
-            body["uid"],
-            body["nonce"],
-            body["batch"],
-            body["fingerprint"],
-            body["next_number"],
-            body["watermark"],
-            body["next_ids"],
-            {name: [Chunk(*entry) for entry in entries] for name, entries in body["chunks"].items()},
-            History.from_dict({"layouts": body["layouts"]}),
-            body["lineage"],
-            body["timer"],
-            # not in manifests of before there were outer joins; JSON has texts for keys
-            {name: {int(page): at for page, at in pages.items()} for name, pages in body.get("settled", {}).items()},
-        )
+        chunks = {name: [Chunk(*entry) for entry in entries] for name, entries in body["chunks"].items()}
+        found = {**body, "chunks": chunks, "layouts": History.from_dict({"layouts": body["layouts"]})}
+        # not in manifests of before there were outer joins; JSON has texts for keys
+        pages = body.get("settled", {})
+        found["settled"] = {name: {int(page): at for page, at in some.items()} for name, some in pages.items()}
+        return cls(**{one.name: found[one.name] for one in fields(cls)})
 
 
 def _head(data: bytes) -> tuple[dict[str, Any], int]:
