@@ -122,30 +122,27 @@ class SortedIndex:
         count, size = len(probe.order), len(self.rows)
         upper_right, lower_right = probe.upper_right, probe.lower_right
         begin, end = np.zeros(count, np.int64), np.full(count, size, np.int64)
+        by_key = self.equal is not None and probe.equal is not None
         if self.equal is not None and probe.equal is not None:
             begin, end = ranges(self.equal, probe.equal, probe.equal, lower_right=False, upper_right=True)
-            if self.low is None or not count:
-                return begin, end
-            first, last = begin, end
+        if self.low is None or (by_key and not count):
+            return begin, end
+        first, last = begin, end
+        if by_key:
             if self.sort_order.low is not None and probe.upper is not None:
                 end = _search_within(self.low, begin, end, probe.upper, right=upper_right)
             if probe.lower is not None and (
                 self.sort_order.low is None or self.sort_order.high in (self.sort_order.low, None)
             ):
                 begin = _search_within(self.low, first, end, probe.lower, right=lower_right)
-            return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
-        if self.low is None:
-            return begin, end
-        first, last = begin, end
-        of_one = self.sort_order.high == self.sort_order.low
-        if of_one and probe.lower is not None and probe.upper is not None:
+        elif self.sort_order.high == self.sort_order.low and probe.lower is not None and probe.upper is not None:
             begin, end = ranges(self.low, probe.lower, probe.upper, lower_right=lower_right, upper_right=upper_right)
-            return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
-        if self.sort_order.high is not None and probe.lower is not None:
-            along = self.reach if self.reach is not None else self.low
-            begin = np.searchsorted(along, probe.lower, "right" if lower_right else "left")
-        if self.sort_order.low is not None and probe.upper is not None:
-            end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
+        else:
+            if self.sort_order.high is not None and probe.lower is not None:
+                along = self.reach if self.reach is not None else self.low
+                begin = np.searchsorted(along, probe.lower, "right" if lower_right else "left")
+            if self.sort_order.low is not None and probe.upper is not None:
+                end = np.searchsorted(self.low, probe.upper, "right" if upper_right else "left")
         return (begin, end) if narrow else self._with_overflows(probe, first, last, begin, end)
 
     def run_ends(self, at: Int64s, end: Int64s) -> Int64s:

@@ -320,20 +320,19 @@ class Store:
         _, indexes = segment.loaded()
         checks = self._open(probe, segment, narrow=narrow)
         for mine, theirs in probe.candidates(indexes[probe.plan.sort_order.key], narrow=narrow):
-            for left, _, right in self._fulfilled(checks, probe, mine, segment, theirs):
-                yield left, right
+            yield from self._fulfilled(checks, probe, mine, segment, theirs)
 
     def _fulfilled(
         self, checks: Sequence[Check], probe: Probe, mine: Int64s, segment: Segment, theirs: npt.NDArray[np.int32]
-    ) -> Iterator[tuple[Int64s, Segment, npt.NDArray[np.int32]]]:
-        """Yield the candidates that fulfil checks, as `probe` does."""
+    ) -> Iterator[tuple[Int64s, npt.NDArray[np.int32]]]:
+        """Yield the candidates that fulfil checks: ``(probe row, row in the segment)``."""
         self.compared += len(mine)
         rows, most = segment.rows, len(mine) * (probe.longest + segment.longest)
         whole = (slice(0, len(mine)),)
         for some in whole if most <= _TAKEN_BYTES else _blocks(checks, probe.rows, mine, rows, theirs):
             left, right = _checked(checks, probe.rows, mine[some], rows, theirs[some])
             if len(left):
-                yield left, segment, right
+                yield left, right
 
     def _open(self, probe: Probe, segment: Segment, *, narrow: bool) -> tuple[Check, ...]:
         """Return what has to be evaluated on candidates: a wide band may hold for all of a segment's rows at once."""
@@ -384,7 +383,7 @@ class Store:
                     begin[open_] = begin[open_] if width == 1 else high
                 for one, position in expand(low, high):
                     candidates = probe.order[open_[one]], segment, index.rows[position]
-                    for mine, _, theirs in self._fulfilled(checks, probe, *candidates):
+                    for mine, theirs in self._fulfilled(checks, probe, *candidates):
                         met[mine] = True
                         yield mine, segment, theirs
                 open_ = open_[~met[probe.order[open_]] & (end[open_] > begin[open_])]

@@ -293,9 +293,11 @@ def slot_keys(count: int) -> tuple[int, ...]:
 
 #: Murmur3's multipliers (of the key, then of the hash) and what it adds; inverses are those modulo 2^32.
 _C1, _C2, _M, _N, _F1, _F2 = 0xCC9E2D51, 0x1B873593, 5, 0xE6546B64, 0x85EBCA6B, 0xC2B2AE35
+#: Spark's.
+_SEED = 42
 
 
-def unmurmur3(hashes: np.ndarray, seed: int = 42) -> np.ndarray:
+def unmurmur3(hashes: np.ndarray) -> np.ndarray:
     """Return the 32-bit integers whose ``hash(x)`` in Spark is this, shape (n,): Murmur3 step by step backwards."""
     with np.errstate(over="ignore"):
         h = hashes.astype(np.uint32)
@@ -305,7 +307,7 @@ def unmurmur3(hashes: np.ndarray, seed: int = 42) -> np.ndarray:
         h = h * _inverse(_F1)
         h ^= h >> np.uint32(16)
         h ^= np.uint32(4)
-        k = _rotated((h - np.uint32(_N)) * _inverse(_M), 32 - 13) ^ np.uint32(seed)
+        k = _rotated((h - np.uint32(_N)) * _inverse(_M), 32 - 13) ^ np.uint32(_SEED)
         numbers = _rotated(k * _inverse(_C2), 32 - 15) * _inverse(_C1)
     return numbers.view(np.int32)
 
