@@ -35,22 +35,29 @@ from ..plan.schemes import RECORDS, cost_of_order
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
 from ..sql.catalog import FRAME, RATE_OPTION, RATE_SETTING
-from .cost import (
-    NOTICED,
-    best_order,
-    can_hash,
-    model_of,
-    rows_of,
-    store_order,
-    stores,
-    total,
-)
+from .cost import NOTICED, best_order, can_hash, model_of, rows_of, store_order, stores, total
 from .operator_trees import cheapest_tree, costs_of_trees
 from .routing import fit_of, has_common_key, hinted, reached, takes_ranges
 
 #: Schemes that store what some of the streams give together: dear if more rows come than was assumed.
 _STORES_RESULTS = ("tree", "operator_tree")
 _ON_A_GUESS = "declare rates"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A group that runs somehow, and by what that is decided."""
+
+    node: JoinNode
+    hints: Hints
+    settings: Settings
+    rates: tuple[InputRate, ...]
+    from_packs: bool
+
+    @property
+    def known(self) -> bool:
+        """Whether somebody has said how many rows come."""
+        return all(rate.rows_from in ("declared", "statistics") for rate in self.rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +90,17 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         The hinted scheme cannot run this group, or has no intermediates of the kind that is hinted.
     """
     rates = _rates(node, settings.costs)
+    asked = _Asked(node, hints, settings, rates, from_packs)
     stored = _stored(node, settings)
     written = _written(hints, stored, node)
-    counts, units_from = _unit_counts(hints, settings, stored, rates)
+    counts, units_from = _unit_counts(asked, stored)
     if node.tested and math.prod(one.shares for one in lay_out(node.graph, 2, can_hash(node), node.tested)) < 2:
         counts, units_from = (1,), "both tested"
-    candidates = _costed(node, hints, settings, counts, written, from_packs=from_packs)
+    candidates = _costed(asked, counts, written)
     seen = candidates
     if any(rate.rows_from == "observed" for rate in rates):
-        seen = _costed(node, hints, settings, counts, written, from_packs=from_packs, observed=True)
-    suggested = _by_shape(node, hints, from_packs=from_packs)
-    by_cost, reason, advice = _cheapest(candidates, seen, suggested, node, rates, hints, settings)
+        seen = _costed(asked, counts, written, observed=True)
+    by_cost, reason, advice = _cheapest(asked, candidates, seen)
     resumed = False
     if hints.scheme:
         chosen, reason, advice = hints.scheme, f"the hint SCHEME('{hints.scheme}')", None
@@ -112,13 +119,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         chosen = by_cost
     found = candidates[chosen]
     alternatives = tuple(
-        Alternative(
-            scheme,
-            _rounded(one.cost),
-            scheme == chosen,
-            _number(one.number / 1000),
-            _untaken(scheme, node, hints, settings, known=_known(rates)),
-        )
+        Alternative(scheme, _rounded(one.cost), scheme == chosen, _number(one.number / 1000), _untaken(scheme, asked))
         for scheme, one in sorted(candidates.items())
     )
     model = model_of(node, settings, found.units)
@@ -130,12 +131,12 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         alternatives,
         _options(hints, node, chosen, found),
         _expected(model, _rounded(seen[chosen].cost)),
-        units_reason=_why_units("iterative" if chosen == "iterative" else units_from, found.units, counts, rates),
+        units_reason=_why_units(asked, "iterative" if chosen == "iterative" else units_from, found.units, counts),
         rates=rates,
         advice=advice,
         from_checkpoint=resumed,
         units_from=units_from,
-        unscaled=_unscaled(chosen, node, hints, settings, rates),
+        unscaled=_unscaled(chosen, asked),
         probes=_probes(node, settings) if RECORDS[chosen].probes else (),
     )
 
@@ -171,10 +172,6 @@ def _stored(node: JoinNode, settings: Settings) -> Stored | None:
     return found[0] if found else None
 
 
-def _known(rates: tuple[InputRate, ...]) -> bool:
-    return all(rate.rows_from in ("declared", "statistics") for rate in rates)
-
-
 def _written(hints: Hints, stored: Stored | None, node: JoinNode) -> dict[str, TreeOf[int]]:
     """Return, by scheme, the tree of a hint, else that of the query's checkpoint."""
     if hints.tree and hints.scheme is not None:
@@ -184,10 +181,9 @@ def _written(hints: Hints, stored: Stored | None, node: JoinNode) -> dict[str, T
     return {stored.scheme: _numbered(stored.scheme, stored.tree, node)}
 
 
-def _unit_counts(
-    hints: Hints, settings: Settings, stored: Stored | None, rates: tuple[InputRate, ...]
-) -> tuple[tuple[int | None, ...], str]:
+def _unit_counts(asked: _Asked, stored: Stored | None) -> tuple[tuple[int | None, ...], str]:
     """Return the numbers of units among which cost chooses, and where they come from."""
+    hints, settings = asked.hints, asked.settings
     if hints.units is not None:
         return (hints.units,), "the hint"
     if settings.units is not None:
@@ -195,16 +191,14 @@ def _unit_counts(
     if stored is not None and hints.scheme in (None, stored.scheme):
         return (stored.units,), "the checkpoint"
     most = settings.parallelism
-    if most is None or not _known(rates) or not any(rate.streaming for rate in rates):
+    if most is None or not asked.known or not any(rate.streaming for rate in asked.rates):
         return (most,), "Spark"
     counts = sorted({*(2**power for power in range(most.bit_length())), most})
     fitting = [count for count in counts if count % (hints.subgroups or 1) == 0]
     return tuple(fitting or [most]), "cost"
 
 
-def _why_units(
-    units_from: str, units: int | None, counts: tuple[int | None, ...], rates: tuple[InputRate, ...]
-) -> str | None:
+def _why_units(asked: _Asked, units_from: str, units: int | None, counts: tuple[int | None, ...]) -> str | None:
     match units_from:
         case "iterative":
             return "the scheme iterative joins in one"
@@ -217,41 +211,35 @@ def _why_units(
         case "the checkpoint":
             return "as many as the checkpoint's rows are stored in"
         case "cost":
-            rows = sum(rate.rows for rate in rates if rate.streaming)
+            rows = sum(rate.rows for rate in asked.rates if rate.streaming)
             least = "one costs" if units == 1 else f"{units} cost"
             return f"for {rows:,.4g} rows a second {least} least, of at most {counts[-1]} that Spark runs side by side"
     if units is None:
         return None
-    why = "" if _known(rates) else ", for nobody declared how many rows come"
+    why = "" if asked.known else ", for nobody declared how many rows come"
     return f"as many as Spark runs side by side{why}"
 
 
 def _costed(
-    node: JoinNode,
-    hints: Hints,
-    settings: Settings,
-    counts: tuple[int | None, ...],
-    written: Mapping[str, TreeOf[int]],
-    *,
-    from_packs: bool,
-    observed: bool = False,
+    asked: _Asked, counts: tuple[int | None, ...], written: Mapping[str, TreeOf[int]], *, observed: bool = False
 ) -> dict[str, _Costed]:
     """Return each scheme with the number of units in which it costs least, by observed rates or without them."""
+    node, settings = asked.node, asked.settings
     best: dict[str, _Costed] = {}
     order = leaves(written["tree"]) if "tree" in written else best_order(model_of(node, settings, None, observed=False))
-    stages = _stages(node, hints, settings, written)
+    stages = _stages(asked, written)
     mixed = written.get("operator_tree")
     for units in counts:
         model = model_of(node, settings, units, observed=observed)
         found: dict[str, tuple[Cost, TreeOf[int] | None]] = {
-            scheme: (cost, None) for scheme, cost in _candidates(node, hints, model).items()
+            scheme: (cost, None) for scheme, cost in _candidates(asked, model).items()
         }
         if node.join == "inner":
             found["tree"] = cost_of_order(model, order), order
         if stages is not None:
-            found["non_materializing"] = stores(model, stages, reached(node, hints, model)), stages
+            found["non_materializing"] = stores(model, stages, reached(node, asked.hints, model)), stages
         if units == counts[-1] and (mixed is not None or (model.count > 3 and node.join == "inner")):
-            cost_of = costs_of_trees(node, model, hints.routing)
+            cost_of = costs_of_trees(node, model, asked.hints.routing)
             cheapest = cheapest_tree(model, cost_of, settings.costs) if mixed is None else (cost_of(mixed), mixed)
             if cheapest is not None:
                 found["operator_tree"] = cheapest
@@ -263,28 +251,26 @@ def _costed(
                 units=RECORDS[scheme].units or model.units,
                 parallel=settings.parallelism,
                 taken=sum(model.rates),
-                listed=results if from_packs and scheme != "semi_symmetric" else 0.0,
+                listed=results if asked.from_packs and scheme != "semi_symmetric" else 0.0,
             )
             if scheme not in best or number < best[scheme].number:
                 best[scheme] = _Costed(cost, RECORDS[scheme].units or units, number, shape)
     return best
 
 
-def _stages(
-    node: JoinNode, hints: Hints, settings: Settings, written: Mapping[str, TreeOf[int]]
-) -> tuple[int, ...] | None:
+def _stages(asked: _Asked, written: Mapping[str, TreeOf[int]]) -> tuple[int, ...] | None:
     """Return the order in which streams are stored if nothing else is (002 section 4.1), None if nobody asks for that.
 
     Every row probes the first of them before all others, so it is one that conditions join with each other one.
     """
-    scheme = "non_materializing"
-    if node.join != "inner" or len(node.sources) < 3 or (hints.scheme != scheme and scheme not in written):
+    node, scheme = asked.node, "non_materializing"
+    if node.join != "inner" or len(node.sources) < 3 or (asked.hints.scheme != scheme and scheme not in written):
         return None
     firsts = joined_with_all(node.graph)
     if not firsts:
         return None
     if scheme not in written:
-        return store_order(model_of(_searched(node), settings, None, observed=False), firsts)
+        return store_order(model_of(_searched(node), asked.settings, None, observed=False), firsts)
     order = leaves(written[scheme])
     if order[0] not in firsts:
         names = [node.graph.relations[one] for one in order]
@@ -295,27 +281,20 @@ def _stages(
 
 
 def _cheapest(
-    candidates: Mapping[str, _Costed],
-    seen: Mapping[str, _Costed],
-    by_shape: tuple[str, str],
-    node: JoinNode,
-    rates: tuple[InputRate, ...],
-    hints: Hints,
-    settings: Settings,
+    asked: _Asked, candidates: Mapping[str, _Costed], seen: Mapping[str, _Costed]
 ) -> tuple[str, str, str | None]:
     """Return the cheapest scheme, or that of the shape if it is about as cheap; the reason; and advice."""
-    suggested, shape = by_shape
-    known = _known(rates)
-    why = {scheme: _untaken(scheme, node, hints, settings, known=known) for scheme in candidates}
+    suggested, shape = _by_shape(asked)
+    why = {scheme: _untaken(scheme, asked) for scheme in candidates}
     numbers = {scheme: one.number for scheme, one in candidates.items() if why[scheme] is None or scheme == suggested}
     least = min(sorted(numbers), key=numbers.__getitem__)
     share = numbers[least] / numbers[suggested]
     chosen = suggested if share > NOTICED else least
     looked_at = {chosen, *(scheme for scheme in seen if why[scheme] == _ON_A_GUESS)}
-    if not any(rate.rows_from == "assumed" for rate in rates):  # what was observed would choose among all
+    if not any(rate.rows_from == "assumed" for rate in asked.rates):  # what was observed would choose among all
         looked_at.update(numbers)
     cheapest = min(sorted(looked_at), key=lambda scheme: seen[scheme].number)
-    advice = _advice(cheapest, chosen, seen, node, rates, settings)
+    advice = _advice(asked, cheapest, chosen, seen)
     if least == suggested:
         return suggested, f"{shape}, and {suggested} costs least", advice
     if chosen == suggested:
@@ -323,40 +302,33 @@ def _cheapest(
     return least, f"{least} costs {share:.1%} of {suggested}, which the shape suggests ({shape})", advice
 
 
-def _untaken(scheme: str, node: JoinNode, hints: Hints, settings: Settings, *, known: bool) -> str | None:
+def _untaken(scheme: str, asked: _Asked) -> str | None:
     """Return why cost does not choose a scheme, None if it may."""
-    record = RECORDS[scheme]
+    record, hints = RECORDS[scheme], asked.hints
     if record.units == 1 or record.by_hint:
         return "by hint"  # one unit, however many rows come
-    if hints.routing == "range" and not takes_ranges(scheme, node):
+    if hints.routing == "range" and not takes_ranges(scheme, asked.node):
         return "not by ranges"
     routed = record.routed or hints.routing == "range"
     if (hints.routing and not routed) or (hints.intermediates and not record.packs):
         return "not as hinted"
-    if settings.elastic and not is_elastic(scheme, hints.routing, hints.subgroups):
+    if asked.settings.elastic and not is_elastic(scheme, hints.routing, hints.subgroups):
         return "units are fixed"
-    return _ON_A_GUESS if scheme in _STORES_RESULTS and not known else None
+    return _ON_A_GUESS if scheme in _STORES_RESULTS and not asked.known else None
 
 
-def _advice(
-    least: str,
-    chosen: str,
-    candidates: Mapping[str, _Costed],
-    node: JoinNode,
-    rates: tuple[InputRate, ...],
-    settings: Settings,
-) -> str | None:
+def _advice(asked: _Asked, least: str, chosen: str, candidates: Mapping[str, _Costed]) -> str | None:
     """Return what to declare, or to hint, where another scheme looks much cheaper; None if none does."""
     share = candidates[least].number / candidates[chosen].number
-    if share * settings.costs.advised >= 1 or not any(rate.streaming for rate in rates):
+    if share * asked.settings.costs.advised >= 1 or not any(rate.streaming for rate in asked.rates):
         return None
-    relations = {scan.alias: scan.relation.removeprefix(f"{FRAME}_") for scan in map(source_scan, node.sources)}
+    relations = {scan.alias: scan.relation.removeprefix(f"{FRAME}_") for scan in map(source_scan, asked.node.sources)}
     setting = {
         alias: RATE_SETTING + (relation if re.fullmatch(r"[\w.]+", relation) else alias)
         for alias, relation in relations.items()
     }
     or_hint, of_it = f"or write the hint SCHEME('{least}')", f"{share:.0%}" if share >= 0.01 else "less than 1%"
-    assumed = [rate for rate in rates if rate.rows_from == "assumed"]
+    assumed = [rate for rate in asked.rates if rate.rows_from == "assumed"]
     if assumed:
         return (
             f"nobody declared how many rows come ({', '.join(rate.alias for rate in assumed)}), and {least}, which "
@@ -364,18 +336,17 @@ def _advice(
             f"would cost {of_it} of {chosen}: declare them (the option {RATE_OPTION} of CREATE STREAM, or "
             f"{setting[assumed[0].alias]} in the session) and cost chooses, {or_hint}"
         )
-    seen = ", ".join(f"{setting[rate.alias]} = {rate.rows:g}" for rate in rates if rate.rows_from == "observed")
+    seen = ", ".join(f"{setting[rate.alias]} = {rate.rows:g}" for rate in asked.rates if rate.rows_from == "observed")
     return (
         f"with the rows that queries of this session read, {least} would cost {of_it} of {chosen}: declare them "
         f"({seen}) and a query on a new checkpoint runs so, {or_hint}"
     )
 
 
-def _unscaled(
-    chosen: str, node: JoinNode, hints: Hints, settings: Settings, rates: tuple[InputRate, ...]
-) -> str | None:
+def _unscaled(chosen: str, asked: _Asked) -> str | None:
     """Return that scaling is on and leaves this group alone, and what it would scale; None if it scales the group."""
-    if not settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in rates):
+    node, hints = asked.node, asked.hints
+    if not asked.settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in asked.rates):
         return None
     if is_elastic(chosen, hints.routing, hints.subgroups):
         return None
@@ -401,7 +372,8 @@ def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:
     )
 
 
-def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
+def _candidates(asked: _Asked, model: Model) -> dict[str, Cost]:
+    node, hints = asked.node, asked.hints
     fit = fit_of(node, model, reached(node, hints, model), hints)
     joining = {
         name: record
@@ -412,12 +384,13 @@ def _candidates(node: JoinNode, hints: Hints, model: Model) -> dict[str, Cost]:
     return {name: cost for name, cost in found.items() if cost is not None}
 
 
-def _by_shape(node: JoinNode, hints: Hints, *, from_packs: bool) -> tuple[str, str]:
+def _by_shape(asked: _Asked) -> tuple[str, str]:
     """Return the scheme that the shape of a group suggests, and why."""
+    node, hints = asked.node, asked.hints
     graph, count = node.graph, len(node.graph.relations)
     if node.join != "inner":
         return "matrix", f"{KINDS_OF_JOINS[node.join]}, which tests each row where all its partners come"
-    keeps_packs = from_packs or hints.intermediates or hints.routing
+    keeps_packs = asked.from_packs or hints.intermediates or hints.routing
     if count == 3 and not keeps_packs and has_common_key(node):
         return "matrix", "three relations with one key, which sends a row to one unit"
     if count == 3 and not keeps_packs and all(source_scan(one).streaming is False for one in node.sources):

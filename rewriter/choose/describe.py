@@ -25,52 +25,43 @@ from ..plan.document import (
 from ..plan.grid import lay_out
 from ..plan.joins import Branch, join_words
 from ..plan.nodes import JoinNode, LeftAlone
-from ..plan.parts import JoinGraph
+from ..plan.parts import JoinGraph, Retention
 from ..plan.schemes import RECORDS
 from .cost import can_hash
 
 
 def describe(group: JoinNode | LeftAlone) -> Group:
     """Return what EXPLAIN shows of one join group."""
-    keep_for = {kept.alias: kept.keep_for for kept in group.retention}
-    lengths = {alias: None if length is None else duration_text(length) for alias, length in keep_for.items()}
-    known = {kept.alias: kept for kept in group.retention}
     sources = group.sources if isinstance(group, JoinNode) else ()
     times = {scan.alias: scan.event_time for scan in map(input_scan, sources)}
-    streams = tuple(
-        StreamState(
-            alias,
-            length,
-            known[alias].advice,
-            _expires(alias, times.get(alias), length),
-            _proof(group.graph, alias),
-            known[alias].latest,
-        )
-        for alias, length in lengths.items()
+    streams = tuple(_kept(kept, times.get(kept.alias), group.graph) for kept in group.retention)
+    state = State(all(stream.keep_for is not None for stream in streams), streams)
+    found = Group(graph=_graph(group.graph), decision=_decision(group), state=state)
+    if not isinstance(group, JoinNode):
+        return found
+    return dataclasses.replace(
+        found,
+        name=group.name,
+        join=group.join,
+        matching=tuple(one.sql for one in group.matching),
+        closest=None if group.closest is None else group.closest.sql,
+        branches=tuple(map(_hanging, group.branches)),
+        aggregation=_aggregation(group),
+        event_time=_event_time(group) if group.event_times else None,
     )
-    return Group(
-        name=group.name if isinstance(group, JoinNode) else None,
-        join=group.join if isinstance(group, JoinNode) else "inner",
-        matching=tuple(one.sql for one in group.matching) if isinstance(group, JoinNode) else (),
-        closest=group.closest.sql if isinstance(group, JoinNode) and group.closest is not None else None,
-        branches=tuple(map(_hanging, group.branches)) if isinstance(group, JoinNode) else (),
-        graph=_graph(group.graph),
-        decision=_decision(group),
-        aggregation=_aggregation(group) if isinstance(group, JoinNode) else None,
-        event_time=_event_time(group) if isinstance(group, JoinNode) and group.event_times else None,
-        state=State(None not in lengths.values(), streams),
-    )
+
+
+def _kept(kept: Retention, time: str | None, graph: JoinGraph) -> StreamState:
+    """Return how long a stream's rows are kept, and when one expires, if any does and another input is a stream."""
+    length = None if kept.keep_for is None else duration_text(kept.keep_for)
+    expires = None if time is None or length is None else f"when the watermark passes {kept.alias}.{time} + {length}"
+    return StreamState(kept.alias, length, kept.advice, expires, _proof(graph, kept.alias), kept.latest)
 
 
 def _hanging(branch: Branch) -> Hanging:
     closest = branch.closest
     words, matching = join_words(branch.kind, closest), tuple(one.sql for one in branch.matching)
     return Hanging(branch.relation, branch.anchor, words, matching, None if closest is None else closest.sql)
-
-
-def _expires(alias: str, time: str | None, length: str | None) -> str | None:
-    """Return when a row of a stream expires, None if it never does, or no other input is a stream."""
-    return None if time is None or length is None else f"when the watermark passes {alias}.{time} + {length}"
 
 
 def _proof(graph: JoinGraph, alias: str) -> tuple[Proof, ...]:

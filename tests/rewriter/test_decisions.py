@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 
 import pytest
-from trijoin_sql.rewriter.choose.decide import _untaken
+from trijoin_sql.rewriter.choose.decide import _Asked, _untaken
 from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.plan.conjuncts import Bounds
@@ -562,7 +562,7 @@ def test_a_join_that_scaling_leaves_alone_says_so() -> None:
 
 
 def may_run(scheme: str, sql: str, settings: Settings) -> bool:
-    return _untaken(scheme, node(sql.format("")), Hints(), settings, known=True) is None
+    return _untaken(scheme, _Asked(node(sql.format("")), Hints(), settings, (), from_packs=False)) is None
 
 
 def test_units_by_cost_fit_the_subgroups_of_a_routing() -> None:
