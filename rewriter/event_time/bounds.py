@@ -140,18 +140,24 @@ def lag_of(node: JoinNode, alias: str) -> int | None:
             return None
         lag = max(lag, most)
     by_alias = {scan.alias: scan for scan in inputs}
-    looks = [(one.anchor, one.relation, one.closest) for one in node.branches]
-    looks += [(inputs[0].alias, inputs[1].alias, node.closest)] if node.closest is not None else []
-    for looking, looked_for, closest in looks:
-        if alias != looked_for or closest is None:
-            continue
-        if not _is_next(closest, by_alias[looking], by_alias[looked_for]):
+    for (looking, looked_for), closest in looks_for_closest(node):
+        if alias == looked_for and not _is_next(closest, by_alias[looked_for]):
             waits = node.graph.most(looking, looked_for)
             return None if waits is None else lag + max(0, waits)
     return lag
 
 
-def _is_next(closest: Closest, left: Scan, right: Scan) -> bool:
+def looks_for_closest(node: JoinNode) -> Iterator[tuple[tuple[str, str], Closest]]:
+    """Yield which inputs look for the closest rows of which others."""
+    if node.closest is not None:
+        looking, other = node.graph.relations
+        yield (looking, other), node.closest
+    for branch in node.branches:
+        if branch.closest is not None:
+            yield (branch.anchor, branch.relation), branch.closest
+
+
+def _is_next(closest: Closest, right: Scan) -> bool:
     """Return whether the first of later rows is closest: a row waits until the watermark has passed it, no longer."""
     if closest.by != "least" or right.event_time is None or {closest.left.type, closest.right.type} != {"timestamp"}:
         return False

@@ -21,15 +21,7 @@ from ..options import Settings
 from ..plan.joins import PADDED, written
 from ..plan.nodes import Block, Join, JoinNode, Node, Scan, in_results, own_tree, scans, source_scan, transform, walk
 from ..plan.parts import At, Refusal
-from .bounds import (
-    input_scan,
-    is_of_streams,
-    joins_streams,
-    lag_of,
-    loses_time,
-    time_lag,
-    watermark_clause,
-)
+from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time, time_lag, watermark_clause
 
 #: Output column of a join node with the latest event time of a result's rows.
 RESULT_TIME = "__result_time"

@@ -11,18 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from ..plan.conjuncts import (
-    ALWAYS,
-    FLIPPED,
-    Band,
-    Compare,
-    ComparisonOp,
-    Either,
-    NotEqual,
-    Predicate,
-    Residual,
-    Term,
-)
+from ..plan.conjuncts import ALWAYS, FLIPPED, Band, Compare, ComparisonOp, Either, NotEqual, Predicate, Residual, Term
 from ..plan.expr import At, Call, Expr, bare, parts_of
 from ..sql.expressions import parsed
 from ..sql.failing import may_fail

@@ -124,7 +124,7 @@ class FromClause:
             value = exp.Anonymous(this="COALESCE", expressions=times)
             items.append(exp.alias_(value, identifier(event_time), copy=False))
             columns.append(Column(event_time, "timestamp"))
-            event_time = event_time if self._carries(source, stands.first_of) else None
+            event_time = event_time if self._carries(stands.first_of) else None
         select = exp.Select(expressions=items or [exp.Literal.number(1)])
         self.put(source, select)
         _rename_ctes(select, names)
@@ -149,7 +149,7 @@ class FromClause:
         select.set("hint", hint)  # how Spark joins may change at any restart
         return dataclasses.replace(found, relation=render(exp.Subquery(this=select)))
 
-    def _carries(self, source: Node, times: Iterable[tuple[str, str]]) -> bool:
+    def _carries(self, times: Iterable[tuple[str, str]]) -> bool:
         """Return whether the results of a join have some event times, for which its watermarks are held back."""
         columns = [self.columns.get(at, ("", "")) for at in times]
         return all(name in self.nodes and column in self.nodes[name].event_times for name, column in columns)

@@ -13,6 +13,7 @@ from ..event_time.bounds import (
     event_times_of,
     input_scan,
     likely_time,
+    looks_for_closest,
     retentions,
 )
 from ..options import DEFAULTS, Settings
@@ -79,7 +80,7 @@ def _bounded(node: JoinNode, settings: Settings) -> JoinNode:
         dataclasses.replace(scan, event_time=likely_time(scan)) if scans(source)[0].event_time is None else scan
         for scan, source in zip(below, node.sources, strict=True)
     ]
-    looks = {pair[1]: (pair[0], _only_latest(node, closest, pair, below)) for pair, closest in _looks(node)}
+    looks = {pair[1]: (pair[0], _only_latest(node, closest, pair, below)) for pair, closest in looks_for_closest(node)}
     kept = retentions(below, closed, closed if wished == below else _most(closed_for(wished)), looks)
     padded = next((why for source in node.sources if (why := _padded(source)) is not None), None)
     if padded is not None:
@@ -114,16 +115,6 @@ def _closed(node: JoinNode, core: tuple[str, ...], found: Iterable[Constraint]) 
             pair, steps = (one.relation, other.relation), (*first.by, *second.by)
             whole[pair] = Constraint(*pair, first.most + second.most, steps if first.by and second.by else ())
     return whole
-
-
-def _looks(node: JoinNode) -> Iterator[tuple[tuple[str, str], Closest]]:
-    """Yield which input's rows look for the closest ones of which other, and how."""
-    if node.closest is not None:
-        looking, other = node.graph.relations
-        yield (looking, other), node.closest
-    for branch in node.branches:
-        if branch.closest is not None:
-            yield (branch.anchor, branch.relation), branch.closest
 
 
 def _only_latest(

@@ -73,10 +73,10 @@ def _without_errors(predicates: tuple[Predicate, ...], scope: Scope) -> tuple[Pr
             pairs.setdefault(one.relations, []).append(one)
         if not one.derived:
             kept.append(Residual(one.sql, one.condition, places=one.places))
-    return (*dict.fromkeys(kept), *(_either(some, scope) for some in pairs.values()))
+    return (*dict.fromkeys(kept), *(_either(some) for some in pairs.values()))
 
 
-def _either(some: list[Comparison], scope: Scope) -> Either:
+def _either(some: list[Comparison]) -> Either:
     """Return that two rows may join by conditions that may fail, or that one of these fails for a row."""
     compared = []
     fails: dict[Term, dict[str, None]] = {}

@@ -21,15 +21,13 @@ _Kind = Literal["STREAM", "TABLE", "VIEW", "GLOBAL"]
 _BEFORE_TABLE = ("OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "EXTERNAL")
 
 
-def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog, tuple[str, ...]]:
+def read_script(sql: str) -> tuple[DdlCatalog, tuple[str, ...]]:
     """Split an SQL file into the catalog that its DDL declares and its other statements.
 
     Parameters
     ----------
     sql
         The file's text.
-    fixed
-        Tells the columns of an input that declares none, from its format and its options.
 
     Raises
     ------
@@ -42,7 +40,7 @@ def read_script(sql: str, fixed: FixedColumns | None = None) -> tuple[DdlCatalog
     >>> catalog.table(("r",)).columns, statements
     ((Column(name='a', type='int'),), ('SELECT a FROM r',))
     """
-    catalog, statements = read_with_places(sql, fixed)
+    catalog, statements = read_with_places(sql)
     return catalog, tuple(statement for _, statement in statements)
 
 

@@ -63,8 +63,7 @@ def render_text(document: Document, *, every_stage: bool = False) -> str:
     str
         Lines of at most `WIDTH` columns, without a newline at the end.
     """
-    root = _Branch("Explanation")
-    root.title = "TriJoin SQL: " + _headline(document)
+    root = _Branch("TriJoin SQL: " + _headline(document))
     for title, refusal in titled_refusals(document):
         hint = [_Hanging(f"what to do: {refusal.hint}", 2)] if refusal.hint else []
         root.below.append(_Branch(f"!! {title} !!", [_Hanging(refusal.reason, 2), *hint]))

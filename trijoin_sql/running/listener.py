@@ -177,16 +177,19 @@ def _prepare_session_of(frame: DataFrame) -> None:
 
 def observed_rates(spark: SparkSession) -> dict[str, float]:
     """Return the observed rows a second of a session's queries, by relation. None on Spark Connect."""
-    java: Any = getattr(spark, "_jsparkSession", None)
-    listener = None if java is None else _listeners.get(java.hashCode())
+    listener = _listener_of(spark)
     return {} if listener is None else listener.observed.rates()
 
 
 def sources_of(spark: SparkSession, query_id: str) -> list[PlanSource]:
     """Return the sources of a query of ours, in the order of Spark's reports. None on Spark Connect."""
-    java: Any = getattr(spark, "_jsparkSession", None)
-    listener = None if java is None else _listeners.get(java.hashCode())
+    listener = _listener_of(spark)
     return [] if listener is None else listener.observed.sources(query_id)
+
+
+def _listener_of(spark: SparkSession) -> LayoutListener | None:
+    java: Any = getattr(spark, "_jsparkSession", None)
+    return None if java is None else _listeners.get(java.hashCode())
 
 
 def known_numbers() -> set[int]:

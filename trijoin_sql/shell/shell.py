@@ -229,7 +229,7 @@ class Shell:
             check_columns(script, sql.text, sql.start, DdlCatalog(tuple(tables)))
             raise
         if frame.isStreaming:
-            self._follow(script, sql, frame, mode)
+            self._follow(frame, mode)
         elif not frame.columns:
             self._done()
         elif sql.text[:7].upper() == "EXPLAIN":
@@ -252,7 +252,7 @@ class Shell:
             raise script.error(sql.start + (error.offset or 0), error.reason, error.hint)
         return frame, mode or "append"
 
-    def _follow(self, script: Script, sql: Word, frame: DataFrame, mode: str) -> None:
+    def _follow(self, frame: DataFrame, mode: str) -> None:
         request, tally = StopRequest(), Tally("rows", appends=mode == "append")
 
         def run(take: Callable[[DataFrame, int], None]) -> None:

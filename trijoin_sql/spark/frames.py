@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..errors import SqlSyntaxError, UnavailableError, line_and_column
 from ..operators.compile.travel_types import quoted
+from ..rewriter.plan.joins import JOIN_WORDS
 from ..rewriter.sql.catalog import FRAME
 from ..rewriter.sql.dialect import tokenize
 
@@ -105,14 +106,7 @@ How = Literal[
 # fmt: on
 
 #: Without ``_``, and in SQL.
-HOW = {
-    "inner": "CROSS JOIN",
-    "left": "LEFT JOIN",
-    "right": "RIGHT JOIN",
-    "full": "FULL JOIN",
-    "semi": "LEFT SEMI JOIN",
-    "anti": "LEFT ANTI JOIN",
-}
+HOW = {"inner": "CROSS JOIN", **{kind: JOIN_WORDS[kind] for kind in ("left", "right", "full", "semi", "anti")}}
 HOW |= {"leftouter": HOW["left"], "rightouter": HOW["right"], "outer": HOW["full"], "fullouter": HOW["full"]}
 HOW |= {"leftsemi": HOW["semi"], "leftanti": HOW["anti"]}
 

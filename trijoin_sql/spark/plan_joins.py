@@ -31,12 +31,9 @@ from .frames import view_names
 _EQUALITIES = ("EqualTo", "EqualNullSafe")
 
 #: By Spark's name of a join's type how SQL writes it, for those that are not inner joins.
-_OUTER = {
-    "LEFT OUTER": "LEFT JOIN",
-    "RIGHT OUTER": "RIGHT JOIN",
-    "FULL OUTER": "FULL JOIN",
-    "LEFT SEMI": "LEFT SEMI JOIN",
-    "LEFT ANTI": "LEFT ANTI JOIN",
+OUTER = {
+    kind: f"{kind.removesuffix(' OUTER')} JOIN"
+    for kind in ("LEFT OUTER", "RIGHT OUTER", "FULL OUTER", "LEFT SEMI", "LEFT ANTI")
 }
 
 #: Those that give each row of their left side, or some of them.
@@ -120,7 +117,7 @@ class _Group:
         """Add a join that is not inner, above what is there."""
         found = conjuncts_of(join.condition().get()) if join.condition().isDefined() else []
         self.joins.append(join)
-        self.others.append(_Other(_OUTER[join.joinType().sql()], len(self.inputs), found))
+        self.others.append(_Other(OUTER[join.joinType().sql()], len(self.inputs), found))
         self.inputs.append(items(join.children())[1])
 
     @cached_property
@@ -312,7 +309,7 @@ class _Plan:
         above: list[Any] = []
         below = join
         while _bare(below).nodeName() == "Join" and (one := _outer(below, tables=False)) is not None:
-            if _OUTER[one.joinType().sql()] not in _KEEPING:
+            if OUTER[one.joinType().sql()] not in _KEEPING:
                 break
             above.append(one)
             below = items(one.children())[0]
@@ -492,4 +489,4 @@ def _outer(plan: Any, *, tables: bool) -> Any | None:
     """
     plan = _bare(plan)
     joins = plan.nodeName() == "Join" if tables else joins_streams(plan)
-    return plan if joins and plan.joinType().sql() in _OUTER else None
+    return plan if joins and plan.joinType().sql() in OUTER else None

@@ -29,6 +29,7 @@ from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.match_recognize import match_recognize
 from ..rewriter.sql.places import place_of
 from .messages import first_sentence
+from .plan_joins import OUTER
 from .versions import minor
 
 #: Spark's switch for its check, and the name of its answer if the answer has no name.
@@ -143,13 +144,7 @@ _MEANINGS = (
 _ONLY_DISTINCT = re.compile(r"(?is)^(?!.*\bGROUP\s+BY\b).*\bSELECT\s+DISTINCT\b")
 
 #: Joins as Spark names them in messages, and in SQL.
-_JOINS = {
-    "LeftOuter": "LEFT JOIN",
-    "RightOuter": "RIGHT JOIN",
-    "FullOuter": "FULL JOIN",
-    "LeftSemi": "LEFT SEMI JOIN",
-    "LeftAnti": "LEFT ANTI JOIN",
-}
+_JOINS = {kind.title().replace(" ", ""): words for kind, words in OUTER.items()}
 
 #: The messages about streams in Spark's answer when it plans. Any other message may be temporary.
 _OF_PLANS = r"^Stream-stream join without equality|^Global aggregation with session window"
