@@ -23,25 +23,11 @@ from .rewriter.sql.intervals import length_microseconds
 from .run_statement import StatementRunner, late_rows, stored
 from .running.checkpoint import check_locations, stored_groups
 from .running.listener import late_sources
-from .running.metrics import (
-    Metrics,
-    compiled_number,
-    join_keys,
-    live_groups,
-    numbers_of,
-    read_metrics,
-    topmost_number,
-)
+from .running.metrics import Metrics, compiled_number, join_keys, live_groups, numbers_of, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .spark.config import hush_false_alarm, prepare_client, prepare_state_store, prepare_workers, start_workers
 from .spark.flags import settings_of
-from .spark.frames import (
-    HOW,
-    Expressions,
-    How,
-    joined_by_spark,
-    joined_in_text,
-)
+from .spark.frames import HOW, Expressions, How, joined_by_spark, joined_in_text
 from .spark.liberties import HUSH_FALSE_ALARM, taken
 from .spark.null_keys import with_nulls_apart
 from .spark.plan_joins import Asked, in_users_words, join_in_plan

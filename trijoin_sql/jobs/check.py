@@ -21,15 +21,7 @@ from ..spark.zones import hint_if_no_zone
 from .check_declarations import check_sink, check_stream, declared_columns
 from .check_inserts import check_insert, check_output
 from .columns import check_columns
-from .formats import (
-    CHECKPOINT,
-    FILES,
-    FOLDERS,
-    PYTHON,
-    SINKS,
-    SOURCES,
-    find_format,
-)
+from .formats import CHECKPOINT, FILES, FOLDERS, PYTHON, SINKS, SOURCES, find_format
 from .job_text import Script
 from .paths import local_path, why_of_another, why_unreadable, why_unwritable
 from .planning import NO_STREAM, Refusals, reads_nothing

@@ -9,18 +9,7 @@ from ..rewriter.sql.catalog import RATE_OPTION, positive
 from ..rewriter.sql.clauses import Options, Word
 from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.type_names import TYPES, no_type
-from .formats import (
-    BOOLEANS,
-    CHECKPOINT,
-    COUNTS,
-    OTHER,
-    ROW_BY_ROW,
-    SINKS,
-    SOURCES,
-    Format,
-    find_format,
-    fixed_columns,
-)
+from .formats import BOOLEANS, CHECKPOINT, COUNTS, OTHER, ROW_BY_ROW, SINKS, SOURCES, Format, find_format, fixed_columns
 from .job_text import Script
 from .statements import CreateSink, CreateStream
 from .user_code import check_named
