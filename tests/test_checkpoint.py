@@ -10,7 +10,7 @@ from trijoin_sql.operators.spec import JoinSpec, Options, Ranges, StreamSpec
 from trijoin_sql.operators.state.layout import History, laid_out
 
 from trijoin_sql.errors import CheckpointMismatchError
-from trijoin_sql.running.checkpoint import Join, follow
+from trijoin_sql.running.checkpoint import SavedJoin, follow
 from trijoin_sql.running.listener import held_back_in_all
 from trijoin_sql.running.metrics import held_by_slot, join_keys
 
@@ -50,11 +50,11 @@ class Node:
     subqueriesAll = subqueries  # noqa: N815
 
 
-def after(*entries: tuple[int, int]) -> list[Join]:
-    return [Join(SPEC.fingerprint, History(entries))]
+def after(*entries: tuple[int, int]) -> list[SavedJoin]:
+    return [SavedJoin(SPEC.fingerprint, History(entries))]
 
 
-def layouts(joins: Sequence[Join]) -> list[tuple[tuple[int, int], ...]]:
+def layouts(joins: Sequence[SavedJoin]) -> list[tuple[tuple[int, int], ...]]:
     return [join.history.entries for join in joins]
 
 
@@ -76,7 +76,7 @@ def test_a_start_that_planned_nothing_leaves_no_trace() -> None:
 
 
 def test_what_is_emptied_stays_known() -> None:
-    saved = [Join(SPEC.fingerprint, History(((0, 4), (3, 2)), (5, 3)))]
+    saved = [SavedJoin(SPEC.fingerprint, History(((0, 4), (3, 2)), (5, 3)))]
     (join,) = follow(saved, [SPEC], [3], 9)
     assert join.history == History(((0, 4), (3, 2), (9, 3)), (5, 3))
 
@@ -117,7 +117,7 @@ def test_what_slots_say_they_hold() -> None:
 
 def test_a_watermark_that_is_held_back_otherwise_turns_where_it_stands() -> None:
     """What the checkpoint's watermark means stays as it was until rows have moved it on: none is late by the change."""
-    old = Join("scheme: matrix", History(((0, 2),)))
+    old = SavedJoin("scheme: matrix", History(((0, 2),)))
     assert old.turned(0, 5_000) is old
     now = old.turned(9_000_000, 5_000)
     assert (now.held_back, now.turn) == (9_000_000, (5_000, 0))
@@ -126,7 +126,7 @@ def test_a_watermark_that_is_held_back_otherwise_turns_where_it_stands() -> None
     later = now.turned(2_000_000, 5_001)
     assert (later.held_back, later.turn) == (2_000_000, (5_001, 9_000_000))
     assert old.turned(9_000_000, 0).turn is None  # there was no watermark yet
-    assert Join.from_dict(now.to_dict()) == now
+    assert SavedJoin.from_dict(now.to_dict()) == now
     spec = replace(SPEC, held_back=now.held_back, turn=now.turn)
     assert [spec.held_back_at(watermark) for watermark in (4_999, 5_000, 5_001)] == [0, 0, 9_000_000]
 
@@ -143,15 +143,15 @@ def test_joins_of_a_view_are_held_back_for_those_above_it_too() -> None:
 def test_a_checkpoint_with_units_in_its_fingerprint_goes_on() -> None:
     """Older versions wrote them, and the grid of cells, which cannot change: others that users ask for are refused."""
     spec = replace(SPEC, subgroups=0, units=4)
-    old = [Join(f"{spec.fingerprint}\nunits: 2\nsubgroups: 2", History(((0, 2),)))]
+    old = [SavedJoin(f"{spec.fingerprint}\nunits: 2\nsubgroups: 2", History(((0, 2),)))]
     assert layouts(follow(old, [spec], [2], 7)) == [((0, 2),)]
     assert layouts(follow(old, [spec], [4], 7)) == [((0, 2), (7, 4, 2))]
     options = Options(grid=(4, 1), ranges=(Ranges(1, 1, 0, "c0", 8, floats=False, bands=()),))
     cells = replace(spec, scheme="matrix", elastic=False, fingerprint="scheme: matrix", options=options)
     written = "scheme: matrix\nunits: 6\nsubgroups: 1\noption grid: 2x3"
-    saved = Join.from_dict({"fingerprint": written, "layouts": [[0, 6]], "stored": []})
+    saved = SavedJoin.from_dict({"fingerprint": written, "layouts": [[0, 6]], "stored": []})
     (join,) = follow([saved], [cells], [6], 7)
-    assert Join.from_dict(join.to_dict()) == join
+    assert SavedJoin.from_dict(join.to_dict()) == join
     told = laid_out(cells, join.history.at(7), tuple(join.told()["grid"]))
     assert (told.units, told.options.grid, told.options.ranges[0].shares) == (6, (2, 3), 3)
     with pytest.raises(CheckpointMismatchError, match="units was 6 and is now 4; rows go to cells of a grid"):

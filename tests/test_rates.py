@@ -11,7 +11,7 @@ from trijoin_sql.rewriter.options import CostDefaults
 from trijoin_sql.rewriter.plan.stored import Stored
 
 from trijoin_sql import InvalidSettingError
-from trijoin_sql.running.checkpoint import Join, groups_of
+from trijoin_sql.running.checkpoint import SavedJoin, groups_of
 from trijoin_sql.settings import NAMES
 from trijoin_sql.spark.rates import ObservedRates, PlanSource, cost_defaults, declared_rate
 
@@ -68,14 +68,14 @@ def test_weights_are_settings() -> None:
 
 def test_a_checkpoint_without_records_tells_each_join_by_itself() -> None:
     fingerprint = "scheme: matrix\nunits: 5\norder of streams: a, b c, d\ncondition between a and d: a.x < d.x"
-    old = Join.from_dict({"fingerprint": fingerprint, "layouts": [[0, 4]]})
+    old = SavedJoin.from_dict({"fingerprint": fingerprint, "layouts": [[0, 4]]})
     assert groups_of([old]) == (Stored(("a", "b c", "d"), "matrix", 5, (), ("a.x < d.x",)),)
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
     stored = Stored(("r", "s", "t", "u v"), "operator_tree", None, (("r", "s"), ("t", "u v")), ("r.x < s.x",))
-    written = Join("scheme: biclique", History(((0, 9), (4, 2))), stored=(stored,))
-    read = Join.from_dict(json.loads(json.dumps(written.to_dict())))
+    written = SavedJoin("scheme: biclique", History(((0, 9), (4, 2))), stored=(stored,))
+    read = SavedJoin.from_dict(json.loads(json.dumps(written.to_dict())))
     assert read == written
     assert [one.units for one in groups_of([read])] == [2]
     assert stored.hint == "SCHEME('operator_tree((r, s), (t, `u v`))')"

@@ -16,7 +16,7 @@ from trijoin_sql.rewriter.sql.catalog import TableInfo
 from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import InvalidHintError
-from trijoin_sql.running.checkpoint import Join, groups_of
+from trijoin_sql.running.checkpoint import SavedJoin, groups_of
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (a INT, b INT) USING rate OPTIONS (trijoin.rowsPerSecond {rows});"
@@ -93,9 +93,9 @@ def test_an_order_that_is_none_is_refused(hint: str, says: str) -> None:
         decided(f"SCHEME('{hint}')")
 
 
-def join(*lines: str) -> Join:
+def join(*lines: str) -> SavedJoin:
     fingerprint = "\n".join(("scheme: tree", "order of streams: r, s, the t", *lines))
-    return Join.from_dict({"fingerprint": fingerprint, "layouts": [[0, 3]]})
+    return SavedJoin.from_dict({"fingerprint": fingerprint, "layouts": [[0, 3]]})
 
 
 @pytest.mark.parametrize("hint", ["NO_UNIT_AGGREGATE", "SCHEME('tree')"])

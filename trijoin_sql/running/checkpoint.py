@@ -29,7 +29,7 @@ _FIRST_SPARK = "4.3"
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class SavedJoin:
     """What a checkpoint knows about one join.
 
     Parameters
@@ -72,7 +72,7 @@ class Join:
         return {**self.history.to_dict(), **turn, **held, **grid}
 
     @classmethod
-    def from_dict(cls, body: Mapping[str, Any]) -> Join:
+    def from_dict(cls, body: Mapping[str, Any]) -> SavedJoin:
         """Return a join from plain data."""
         turn = body.get("turn")
         held = int(body.get("held_back", 0)), None if turn is None else (int(turn[0]), int(turn[1]))
@@ -80,7 +80,7 @@ class Join:
         grid = body["grid"] if "grid" in body else _grid_of(body["fingerprint"])
         return cls(body["fingerprint"], History.from_dict(body), *held, tuple(groups), tuple(map(int, grid)))
 
-    def turned(self, held_back: int, watermark: int) -> Join:
+    def turned(self, held_back: int, watermark: int) -> SavedJoin:
         """Return the join with a new length by which Spark's watermark is held back from now on.
 
         The checkpoint's watermark, in milliseconds, was held back by another length, and never goes back. Until rows
@@ -93,8 +93,8 @@ class Join:
 
 
 def follow(
-    saved: Sequence[Join], specs: Sequence[JoinSpec], units: Sequence[int], batch: int, watermark: int = 0
-) -> list[Join]:
+    saved: Sequence[SavedJoin], specs: Sequence[JoinSpec], units: Sequence[int], batch: int, watermark: int = 0
+) -> list[SavedJoin]:
     """Return the joins of a query that starts on a checkpoint.
 
     Parameters
@@ -116,7 +116,7 @@ def follow(
     if not saved or not batch:
         starting = zip(specs, units, strict=True)
         return [
-            Join(
+            SavedJoin(
                 spec.fingerprint,
                 History(((0, wanted if spec.elastic else spec.units),)),
                 spec.held_back,
@@ -149,14 +149,14 @@ def _grid_of(fingerprint: str) -> list[str]:
     return shares.split("x") if shares else []
 
 
-def recorded(join: Join, groups: Sequence[Stored]) -> Join:
+def recorded(join: SavedJoin, groups: Sequence[Stored]) -> SavedJoin:
     """Return a join with its groups as they are planned now; units that cannot change stay those of the checkpoint."""
     kept = {one.relations: one.units for one in join.stored}
     units = [None if one.units is None else kept.get(one.relations) or one.units for one in groups]
     return replace(join, stored=tuple(replace(one, units=own) for one, own in zip(groups, units, strict=True)))
 
 
-def _difference(join: Join, spec: JoinSpec) -> str:
+def _difference(join: SavedJoin, spec: JoinSpec) -> str:
     """Return what differs between a checkpoint's join and a query's, and how to keep what cost may have changed."""
     text = difference(join.fingerprint, spec.fingerprint)
     if TOGETHER in spec.fingerprint and TOGETHER not in join.fingerprint:
@@ -192,7 +192,7 @@ def stored_groups(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
     return (Stored((), "", together=True),) if is_sparks else found
 
 
-def groups_of(joins: Sequence[Join]) -> tuple[Stored, ...]:
+def groups_of(joins: Sequence[SavedJoin]) -> tuple[Stored, ...]:
     """Return the groups that joins run, with the units in which their rows are stored last."""
     return tuple(
         replace(stored, units=stored.units or join.history.entries[-1][1]) for join in joins for stored in join.stored
@@ -233,7 +233,7 @@ class CheckpointFile:
         self.in_real_time = False
         self._file = VersionedFile(spark, f"{root}/{FOLDER}", "joins-{}.json")
 
-    def read(self) -> list[Join]:
+    def read(self) -> list[SavedJoin]:
         """Return the contents of the file, nothing if there is none.
 
         Raises
@@ -251,7 +251,7 @@ class CheckpointFile:
         try:
             body = json.loads(text)
             version = body["version"]
-            joins = [Join.from_dict(one) for one in body["joins"]] if version == FORMAT else []
+            joins = [SavedJoin.from_dict(one) for one in body["joins"]] if version == FORMAT else []
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointDamagedError(self.root, f"its file {FOLDER}/{name} cannot be read: {error}") from None
         if version != FORMAT:
@@ -265,7 +265,7 @@ class CheckpointFile:
         self.in_real_time = bool(body.get("real_time"))
         return joins
 
-    def write(self, joins: Sequence[Join]) -> None:
+    def write(self, joins: Sequence[SavedJoin]) -> None:
         """Replace the contents of the file."""
         body: dict[str, Any] = {"version": FORMAT, "spark": self._spark, "joins": [join.to_dict() for join in joins]}
         if self.in_real_time:

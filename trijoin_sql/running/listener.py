@@ -40,7 +40,7 @@ from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
 from ..spark.whole_batches import compute_whole_batches
 from . import live
-from .checkpoint import FOLDER, CheckpointFile, Join, follow, recorded
+from .checkpoint import FOLDER, CheckpointFile, SavedJoin, follow, recorded
 from .failures import damage, remember, remember_relations, tell_failures
 from .metrics import held_by_slot, join_keys, numbers_of, slots_of
 from .real_time import OF_MICRO_BATCHES, OF_REAL_TIME, in_real_time, starting
@@ -235,7 +235,7 @@ class Running:
 
     run_id: str
     file: CheckpointFile
-    joins: dict[str, Join]
+    joins: dict[str, SavedJoin]
     watermarks: dict[int, int]
     properties: Any
 
@@ -470,7 +470,7 @@ class LayoutListener:
             return
         no_further_batch(self.spark, query)
 
-    def _units(self, query_id: str, joins: Sequence[Registered], saved: Sequence[Join]) -> list[int]:
+    def _units(self, query_id: str, joins: Sequence[Registered], saved: Sequence[SavedJoin]) -> list[int]:
         """Return the units that joins should have: the requested ones, else those of the query when it begins."""
         wanted = _wanted.pop(query_id, {})
         units = [one.spec.units for one in joins]

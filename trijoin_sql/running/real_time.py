@@ -27,7 +27,7 @@ from ..spark.flags import PARTITIONS, settings_of
 from ..spark.operator_jar import jar
 from ..spark.rates import sources_in
 from ..spark.versions import minor
-from .checkpoint import CheckpointFile, Join, follow
+from .checkpoint import CheckpointFile, SavedJoin, follow
 from .metrics import join_keys
 from .recovery import Files
 from .writers import location, written
@@ -213,7 +213,7 @@ class _Saved:
     """What the checkpoint of a query that goes on has."""
 
     place: str
-    joins: list[Join]
+    joins: list[SavedJoin]
 
     @property
     def units(self) -> int:
