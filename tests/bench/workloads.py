@@ -162,6 +162,19 @@ def _tested(kind: str) -> Workload:
     )
 
 
+def _star(about: str, rows_of_key: int) -> Workload:
+    """Return 004's star of returns: by one key, with so many rows of the first stream."""
+    return Workload(
+        about,
+        ("sr", "cu", "wr", "cr"),
+        "SELECT {hint} sr.l AS sr_l, cu.l AS cu_l, wr.l AS wr_l, cr.l AS cr_l FROM sr "
+        "JOIN cu ON cu.i = sr.i JOIN wr ON cu.i = wr.i JOIN cr ON cu.i = cr.i",
+        domain=lambda rows: max(rows // rows_of_key, 1),
+        schemes=("matrix", "tree"),
+        shares=(1.0, 0.17, 0.25, 0.5),
+    )
+
+
 #: Three nations, and seven years, as in TPC-H's Q7.
 _NATIONS = ("* EXCEPT (s)", "ELT(l % 3 + 1, 'FRANCE', 'GERMANY', 'PERU') AS s")
 
@@ -379,23 +392,11 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
             schemes=("matrix", "tree"),
             shares=(1 / 40, 1 / 4, 1.0, 1 / 600),
         ),
-        "star_four": Workload(
-            "004 section 4.1: store_returns, customer, web_returns and catalog_returns by one key, 13 results a key",
-            ("sr", "cu", "wr", "cr"),
-            "SELECT {hint} sr.l AS sr_l, cu.l AS cu_l, wr.l AS wr_l, cr.l AS cr_l FROM sr "
-            "JOIN cu ON cu.i = sr.i JOIN wr ON cu.i = wr.i JOIN cr ON cu.i = cr.i",
-            domain=lambda rows: max(rows // 5, 1),
-            schemes=("matrix", "tree"),
-            shares=(1.0, 0.17, 0.25, 0.5),
+        "star_four": _star(
+            "004 section 4.1: store_returns, customer, web_returns and catalog_returns by one key, 13 results a key", 5
         ),
-        "star_many": Workload(
-            "the same with 14, 2.4, 3.5 and 7 rows a key: a tree stores 4.6 times its inputs, as in the paper",
-            ("sr", "cu", "wr", "cr"),
-            "SELECT {hint} sr.l AS sr_l, cu.l AS cu_l, wr.l AS wr_l, cr.l AS cr_l FROM sr "
-            "JOIN cu ON cu.i = sr.i JOIN wr ON cu.i = wr.i JOIN cr ON cu.i = cr.i",
-            domain=lambda rows: max(rows // 14, 1),
-            schemes=("matrix", "tree"),
-            shares=(1.0, 0.17, 0.25, 0.5),
+        "star_many": _star(
+            "the same with 14, 2.4, 3.5 and 7 rows a key: a tree stores 4.6 times its inputs, as in the paper", 14
         ),
     }
 )
