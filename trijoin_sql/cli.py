@@ -27,7 +27,7 @@ from typer.core import TyperCommand, TyperGroup
 from . import init as templates
 from .errors import JobError, JoinOverflowError, PlanError, SqlSyntaxError, TriJoinError
 from .jobs import run_command as jobs
-from .jobs.options import Strict, show_mistake
+from .jobs.options import Quiet, Strict, Verbose, show_mistake
 from .running.state_report import HELP as STATE_HELP
 from .running.state_report import state
 from .shell import command as shells
@@ -93,9 +93,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 the query failed, 2 wrong usage, refused SQL or a machine that is not ready, "
     "130 stopped by Ctrl-C.",
 )
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Spark's log and our own, in full.")]
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -77,7 +77,7 @@ def jobs() -> list[str]:
 def question(job: str) -> str:
     """Return what a job asks: the first sentence of the comment at its head."""
     lines = (home() / f"{job}.sql").read_text(encoding="utf-8").splitlines()
-    comment = " ".join(line.removeprefix("--").strip() for line in _while_comment(lines))
+    comment = " ".join(line.removeprefix("--").strip() for line in takewhile(lambda line: line.startswith("--"), lines))
     return comment.partition("?")[0] + "?"
 
 
@@ -87,7 +87,8 @@ def generator(job: str) -> str:
     lines, tree = text.splitlines(keepends=True), ast.parse(text)
     registry = next(node for node in tree.body if isinstance(node, ast.AnnAssign) and _names(node.target) == ["JOBS"])
     assert isinstance(registry.value, ast.Dict)
-    makers = {ast.literal_eval(key or ast.Constant(None)): value for key, value in _entries(registry.value)}
+    entries = zip(registry.value.keys, registry.value.values, strict=True)
+    makers = {ast.literal_eval(key or ast.Constant(None)): value for key, value in entries}
     kept = _names(makers[job])
     left_out = {name for value in makers.values() for name in _names(value)} - set(kept)
     parts = [_ABOUT.format(job=JOB, data=DATA)]
@@ -102,19 +103,8 @@ def generator(job: str) -> str:
     return "".join(parts)
 
 
-def _entries(found: ast.Dict) -> Iterator[tuple[ast.expr | None, ast.expr]]:
-    return zip(found.keys, found.values, strict=True)
-
-
 def _names(node: ast.AST) -> list[str]:
     return [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-
-
-def _while_comment(lines: list[str]) -> Iterator[str]:
-    for line in lines:
-        if not line.startswith("--"):
-            return
-        yield line
 
 
 def _meant(name: str) -> str:
