@@ -394,7 +394,7 @@ def _endless(
     missing = next(o for o in below if o is not scan and (scan.alias, o.alias) not in closed)
     why = f"nothing says how much later {missing.alias} may be"
     later, earlier = (f"{one.alias}.{one.event_time}" for one in (missing, scan))
-    windows = [one for one in (scan, missing) if _has_window(one)]
+    windows = [one for one in (scan, missing) if has_window(one)]
     if len(windows) == 2:
         return why, f"equate the windows themselves, {earlier} = {later}"
     if windows:
@@ -404,7 +404,7 @@ def _endless(
     return why, f"add a condition such as {later} <= {earlier} + INTERVAL 10 MINUTES, or WITHIN 10 MINUTES after WHERE"
 
 
-def _has_window(scan: Scan) -> bool:
+def has_window(scan: Scan) -> bool:
     """Return whether a relation's event time is a window of it, as GROUP BY makes it."""
     return any(one.name == scan.event_time and is_window(one.type) for one in scan.columns)
 

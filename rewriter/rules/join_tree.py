@@ -19,6 +19,7 @@ from typing import cast
 
 import networkx as nx
 
+from ..event_time.bounds import has_window
 from ..plan.comparison import closest_type
 from ..plan.conjuncts import Compare, KernelPredicate, Predicate, Residual, Term
 from ..plan.joins import BRANCH_KINDS, Branch, BranchKind, Closest
@@ -37,7 +38,7 @@ from ..plan.nodes import (
     source_scan,
 )
 from ..sql.failing import may_fail
-from ..sql.spark_types import UNKNOWN, is_window
+from ..sql.spark_types import UNKNOWN
 from .raise_on_pairs import MAY_FAIL
 from .rule import beyond_spark
 
@@ -216,14 +217,9 @@ def _are_alike(sources: list[Node]) -> bool:
     streaming = [[scan.streaming for scan in scans(source)] for source in sources]
     if all(one == [False] for one in streaming):
         return True
-    if any(_has_window(source_scan(source)) for source in sources):
+    if any(has_window(source_scan(source)) for source in sources):
         return False  # Spark forgets windows that are equated; units keep them for ever
     return all(first and not any(others) for first, *others in streaming)
-
-
-def _has_window(scan: Scan) -> bool:
-    """Tell whether the event time of a stream is a window of it."""
-    return any(is_window(column.type) for column in scan.columns if column.name == scan.event_time)
 
 
 def _orders(closest: Closest) -> bool:
