@@ -23,6 +23,7 @@ from .names.scopes import (
     ResolvedSelect,
     Source,
     Tree,
+    either,
     expression_type,
     field_of,
     own_nodes,
@@ -331,11 +332,9 @@ class _Reader:
 
 
 def _together(reads: list[Read]) -> Read:
-    streaming = [one.streaming for one in reads]
-    aggregated = [one.aggregated for one in reads]
     return Read(
-        True if True in streaming else None if None in streaming else False,
-        True if True in aggregated else None if None in aggregated else False,
+        either(*(one.streaming for one in reads)),
+        either(*(one.aggregated for one in reads)),
         any(one.timed for one in reads),
         [one for read in reads for one in read.found],
     )

@@ -33,6 +33,7 @@ from .scopes import (
     Source,
     Tree,
     Unresolvable,
+    either,
     in_aggregate,
     join_kind,
     keeps_state,
@@ -73,7 +74,7 @@ class _Resolver(Names):
                 right = self.query(tree.right, ctes, outer)
                 ordered = [] if tree.args.get("by_name") else right.columns or []
                 columns = left.columns and _common_columns(left.columns, ordered)
-                streaming = _either(left.streaming, right.streaming)
+                streaming = either(left.streaming, right.streaming)
                 together = isinstance(tree, exp.Union) and not (tree.args.get("distinct") or tree.args.get("by_name"))
                 stateful = not together or left.stateful or right.stateful
                 times = _of_both(left, right) if together else ()
@@ -131,7 +132,7 @@ class _Resolver(Names):
         block.problem = block.problem or frame.problem
         if block.problem:
             _spoil(outer, block.problem)
-        streaming = _either(*(s.info.streaming if s.info else None for s in block.sources))
+        streaming = either(*(s.info.streaming if s.info else None for s in block.sources))
         columns = self.projections(select, frame)
         times, stateful = times_of(select, columns), keeps_state(select, block.sources)
         return Output(columns, block, streaming, times, *_rows_of(select, block.sources), stateful)
@@ -471,9 +472,3 @@ def _spoil(outer: list[Frame], reason: str) -> None:
     """Note that a name in a subquery cannot be resolved; it may be a column of an outer SELECT."""
     for frame in outer:
         frame.problem = frame.problem or reason
-
-
-def _either(*streaming: bool | None) -> bool | None:
-    if any(streaming):
-        return True
-    return None if None in streaming else False

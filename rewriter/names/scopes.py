@@ -206,6 +206,11 @@ class Resolution:
     misnamed: list[Misnamed] = field(default_factory=list)
 
 
+def either(*facts: bool | None) -> bool | None:
+    """Return whether one of several holds, None if that is not known."""
+    return True if any(facts) else None if None in facts else False
+
+
 def leaves(tree: Tree) -> Iterator[Source]:
     """Yield the relations of a join tree from left to right."""
     if isinstance(tree, JoinTree):
