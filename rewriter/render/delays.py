@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...errors import SqlSyntaxError
 from ..plan.nodes import JoinNode, Node, Query, Scan, transform
 from ..sql.dialect import Watermark, parse_expression, render
 from ..sql.intervals import interval_microseconds
-from ..sql.statement import parse_statement
+from ..sql.statement import parse_statement, tree_of
 
 
 def lasting(scan: Scan) -> Scan:
@@ -46,10 +45,7 @@ def held_back_in_text(plan: Query) -> Query:
 
 def without_delays(query: str) -> str:
     """Return a query without the delays of its watermarks, in any spelling."""
-    try:
-        tree = parse_statement(query).tree if "WATERMARK" in query.upper() else None
-    except SqlSyntaxError:
-        tree = None
+    tree = tree_of(query) if "WATERMARK" in query.upper() else None
     if tree is None:
         return query
     for watermark in tree.find_all(Watermark):

@@ -124,6 +124,14 @@ def parse_statement(sql: str) -> Statement:
     return dataclasses.replace(_read(sql), sql=sql)
 
 
+def tree_of(sql: str) -> exp.Expr | None:
+    """Return the tree of a query, None of another statement, or if only Spark may be able to parse it."""
+    try:
+        return parse_statement(sql).tree
+    except SqlSyntaxError:
+        return None
+
+
 def _read(sql: str) -> Statement:
     tokens = tokenize(sql)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:

@@ -9,13 +9,12 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from ..errors import SqlSyntaxError
 from ..rewriter.job_heads import after
 from ..rewriter.sql.catalog import RATE_SETTING, DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.intervals import length_microseconds
-from ..rewriter.sql.statement import parse_statement
+from ..rewriter.sql.statement import tree_of
 from ..settings import hint_if_unknown
 from ..spark.zones import hint_if_no_zone
 from .check_declarations import check_sink, check_stream, declared_columns
@@ -120,7 +119,7 @@ def _check_order(job: Job) -> None:
             behind.pop(statement.name.text.lower(), None)
         if not isinstance(statement, InsertInto) or not behind:
             continue
-        tree = _tree_of(statement.query.text)
+        tree = tree_of(statement.query.text)
         ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)} if tree is not None else set()
         for table in tree.find_all(exp.Table) if tree is not None else ():
             later = behind.get(table.name.lower())
@@ -129,13 +128,6 @@ def _check_order(job: Job) -> None:
                 at = statement.query.start + int(table.parts[0].meta.get("start") or 0)
                 hint = "move its CREATE STREAM up"
                 job.script.fail(at, f"{later} is declared on line {line}, behind this statement", hint)
-
-
-def _tree_of(sql: str) -> exp.Expr | None:
-    try:
-        return parse_statement(sql).tree
-    except SqlSyntaxError:
-        return None
 
 
 def _check_plans(job: Job, settings: Mapping[str, str]) -> None:

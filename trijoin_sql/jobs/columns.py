@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from ..errors import SqlSyntaxError, UnsupportedQueryError
+from ..errors import UnsupportedQueryError
 from ..explain.wording import COLUMNS_UNKNOWN, IN_WAREHOUSE, NOT_DECLARED
 from ..rewriter.mistakes import mistakes
 from ..rewriter.names.resolve import resolve
@@ -16,7 +16,7 @@ from ..rewriter.sql.catalog import DdlCatalog
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.functions import SPARKS, called, is_builtin
 from ..rewriter.sql.similar import close, did_you_mean
-from ..rewriter.sql.statement import parse_statement
+from ..rewriter.sql.statement import parse_statement, tree_of
 from .found_columns import is_path
 from .job_text import Script
 
@@ -112,10 +112,7 @@ def _resolved(script: Script, sql: str, catalog: DdlCatalog) -> Resolution | Non
     """Resolve a statement's names, None if nothing is certain."""
     if "spark.sql.casesensitive" in script.text.lower():
         return None
-    try:
-        tree = parse_statement(sql).tree
-    except SqlSyntaxError:
-        return None
+    tree = tree_of(sql)
     return None if tree is None else resolve(tree, catalog)
 
 

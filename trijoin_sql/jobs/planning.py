@@ -25,7 +25,7 @@ from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.places import place_of, placed
 from ..rewriter.sql.spark_types import UNKNOWN
-from ..rewriter.sql.statement import Statement, parse_statement
+from ..rewriter.sql.statement import Statement, parse_statement, tree_of
 from ..settings import check_value, rewriter_settings
 from .columns import why_unknown
 from .job_text import Script
@@ -252,10 +252,7 @@ class Refusals:
 
 def reads_nothing(sql: str) -> bool:
     """Tell whether a query has no FROM at all."""
-    try:
-        tree = parse_statement(sql).tree
-    except SqlSyntaxError:
-        return False
+    tree = tree_of(sql)
     return isinstance(tree, exp.Select) and tree.find(exp.From) is None
 
 
