@@ -139,7 +139,7 @@ def test_refusals_name_joins_that_spark_cannot_run_either() -> None:
     assert refusal.reason == "the LEFT JOIN would never know that a row of r has no partner"
     assert "s.ts <= r.ts + INTERVAL 10 MINUTES" in refusal.hint
     (refusal,) = rewritten("SELECT 1 AS o FROM u LEFT JOIN s ON u.Key < s.a AND u.Key LIKE s.n").refusals
-    assert "with a condition that only Spark can evaluate: u.Key LIKE s.n" in refusal.reason, "u has no event time"
+    assert refusal.reason.endswith("on pairs of rows, and one side has no event time, or one that may be NULL")
     assert not rewritten("SELECT 1 AS o FROM r LEFT SEMI JOIN s ON r.a < s.a").refusals, "it gives a row at once"
     like = "SELECT 1 AS o FROM r WHERE NOT EXISTS (SELECT 1 FROM s WHERE {} AND r.n LIKE s.n)"
     for one in ("r.a < s.a", "r.a = s.a"):
