@@ -87,6 +87,8 @@ class StreamSpec:
         What it is an alias of: several aliases of one stream bring the same rows. Empty if it has no name.
     filtered
         Whether conditions on this alias alone have dropped rows before.
+    read_above
+        Whether another join, which reads the results of this one, reads it too: that one tells which rows are late.
     """
 
     alias: str
@@ -103,6 +105,7 @@ class StreamSpec:
     types: tuple[tuple[str, pa.DataType], ...] = ()
     reads: str = ""
     filtered: bool = False
+    read_above: bool = False
 
     @property
     def listed(self) -> tuple[str, ...]:

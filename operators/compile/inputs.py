@@ -186,7 +186,7 @@ def _read_input(compiling: Compiling, node: JoinNode, source: Node) -> Input:
     columns = [f"{text} AS {name}" for text, name in names.items()]
     conditions = source_conditions(source)
     where = f" WHERE {_conjunction(conditions)}" if conditions else ""
-    whole = [_whole(scan)] if _asks_for_late_rows(compiling, scan) else []
+    whole = [_whole(scan)] if _asks_for_late_rows(compiling, node, scan) else []
     frame = f"SELECT {', '.join([*columns, *whole])} FROM {scan.relation} AS {quoted(scan.alias)}{where}"
     read = {item: names[text] for item, text in texts.items()}
     return _inputs(compiling, node, frame, [(scan, read)])[scan.alias]
@@ -217,7 +217,7 @@ def _read_together(compiling: Compiling, node: JoinNode, sources: list[Node]) ->
     columns = [f"{text} AS {name}" for text, name in (names or {"1": "v0"}).items()]
     keeps = {alias: f"k{number}" for number, (alias, conditions) in enumerate(kept.items()) if conditions}
     columns += [f"{_where(kept[alias], 'true', 'false')} AS {name}" for alias, name in keeps.items()]
-    whole = [_whole(first)] if _asks_for_late_rows(compiling, first) else []
+    whole = [_whole(first)] if _asks_for_late_rows(compiling, node, first) else []
     structs = ", ".join(f"STRUCT(*) AS {quoted(scan.alias)}" for scan in scans)
     any_of_them = " OR ".join(f"({_conjunction(conditions)})" for conditions in kept.values())
     where = f" WHERE {any_of_them}" if all(kept.values()) else ""
@@ -301,8 +301,9 @@ def _outputs(node: JoinNode, scan: Scan) -> list[tuple[str, str]]:
     return [(column.column, column.name) for column in output if column.relation == scan.alias]
 
 
-def _asks_for_late_rows(compiling: Compiling, scan: Scan) -> bool:
-    return bool(compiling.late_rows and scan.streaming and scan.event_time and not scan.stateful)
+def _asks_for_late_rows(compiling: Compiling, node: JoinNode, scan: Scan) -> bool:
+    asked = compiling.late_rows and scan.alias not in node.candidates_of
+    return bool(asked and scan.streaming and scan.event_time and not scan.stateful)
 
 
 def _whole(scan: Scan) -> str:
@@ -330,10 +331,10 @@ def _inputs(
     for scan, names in read:
         _check_lasting(node, scan, names, frame)
     frame, above = _held_back(frame, node.held_back, first, str(compiling.number))
-    if node.pads and frame.isStreaming and hasattr(frame, "_jdf") and not first.stateful:
+    if (node.pads or node.candidates_of) and frame.isStreaming and hasattr(frame, "_jdf") and not first.stateful:
         frame = with_all_rows(frame, f"trijoin_rows_{compiling.number}_{first.alias}")
     types = dict(zip(frame.schema.names, type_names(frame), strict=True))
-    whole = _WHOLE if _asks_for_late_rows(compiling, first) else None
+    whole = _WHOLE if _asks_for_late_rows(compiling, node, first) else None
     found = {}
     for scan, names in read:
         outputs = _outputs(node, scan)

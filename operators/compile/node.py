@@ -312,6 +312,7 @@ def _stream(node: JoinNode, side: Input, types: dict[str, str], placement: _Plac
         stateful=stateful,
         reads=named[1].replace("`", "") if named else "",
         filtered=bool(source_conditions(source)),
+        read_above=side.alias in node.candidates_of,
     )
 
 

@@ -104,7 +104,9 @@ class Output:
         report = {"slot": slot, **units, **total, "inputs": inputs, "watermark": watermark}
         if nulls := [tally[NULL_ROWS] for tally in tallies if NULL_ROWS in tally]:
             report[NULL_ROWS] = add_null_rows(nulls)
-        if late := {alias: rows for tally in tallies for alias, rows in tally.get(LATE_ROWS, {}).items()}:
+        told = {stream.alias for stream in self.spec.streams if not stream.read_above}
+        late = {alias: rows for tally in tallies for alias, rows in tally.get(LATE_ROWS, {}).items() if alias in told}
+        if late:
             report[LATE_ROWS] = late
         return json.dumps(report)
 

@@ -211,6 +211,8 @@ class JoinNode(Node):
         If set, its second input are pairs of rows of the first with partners of theirs, none earlier than that row
         (`rules.settle_pairs`). Those of a ``left`` join are results as they are, with these columns, under the names
         that `output` has for them, in place of those of the first input.
+    candidates_of
+        If it finds these pairs: the inputs whose rows nodes above settle. They read them too, and tell which are late.
     aggregation
         If set, the node puts out its keys and states instead of `output`: see `Aggregation`.
     not_aggregated
@@ -234,6 +236,7 @@ class JoinNode(Node):
     branches: tuple[Branch, ...] = ()
     apart: str | None = None
     settles: tuple[OutputColumn, ...] | None = None
+    candidates_of: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.join not in ("inner", "mixed") and len(self.sources) != 2:

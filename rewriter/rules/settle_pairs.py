@@ -167,6 +167,7 @@ def _candidates(node: JoinNode) -> JoinNode:
         result_time=RESULT_TIME,
         event_times=(RESULT_TIME,),
         held_back=node.held_back,
+        candidates_of=node.tested,
     )
     return dataclasses.replace(found, decision=_decided(found, node))
 

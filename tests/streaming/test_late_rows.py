@@ -105,6 +105,7 @@ QUERIES = {
     "JOIN s ON ABS(r.x - s.x) < 2 JOIN t ON ABS(s.x - t.x) < 1 AND ABS(t.x - r.x) < 1 WITHIN 15 SECONDS",
     "semi_symmetric": "SELECT /*+ SCHEME('semi_symmetric'), UNITS(2) */ r.id AS r, s.id AS s, t.id AS t FROM r "
     "JOIN s ON ABS(r.x - s.x) < 1 JOIN t ON ABS(s.x - t.x) < 1 WITHIN 15 SECONDS",
+    "semi join that Spark tests": f"SELECT r.id AS r FROM r LEFT SEMI JOIN s ON {NEAR} AND r.x * s.x < 20 AND r.k > 0",
     "self join": "SELECT a.id AS a, b.id AS b FROM r AS a JOIN R AS b ON a.x < b.x AND a.k = b.k WITHIN 15 SECONDS",
 }
 
@@ -129,6 +130,7 @@ def test_batch_without_the_late_rows_gives_the_results(spark: SparkSession, tmp_
     joined = {one for one in "rst" if f"{one} " in sql.partition("FROM")[2]} if name != "self join" else {"r"}
     ids = Counter({(stream.lower(), number): rows for (stream, number), rows in kept.ids().items()})
     assert {stream for stream, _ in ids} == joined
+    assert name == "self join" or metrics.late().inputs == metrics.late().streams
     assert sum(ids.values()) == metrics.total()["late"] == sum(map(sum, metrics.late().behind.values())) > 5
     for stream in joined:
         numbers = [number for one, number in ids if one == stream]

@@ -316,6 +316,7 @@ def test_what_comes_while_the_watermark_stands_still_comes_out_with_the_next_one
         "filtered AS s ON ABS(r.x - s.x) < 2",
         pytest.param("s ON ABS(r.x - s.x) < 2 AND s.w = 'never'", marks=pytest.mark.rare),
         pytest.param("(SELECT * FROM s WHERE w = 'never') AS s ON ABS(r.x - s.x) < 2", marks=pytest.mark.rare),
+        pytest.param("s ON r.x * s.x < 9 AND s.w = 'never'", marks=pytest.mark.rare),  # Spark tests pairs
     ],
 )
 def test_a_stream_whose_rows_all_fail_a_filter_holds_nothing_back(
