@@ -94,7 +94,8 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
     stored = _stored(node, settings)
     written = _written(hints, stored, node)
     counts, units_from = _unit_counts(asked, stored)
-    if node.tested and math.prod(one.shares for one in lay_out(node.graph, 2, can_hash(node), node.tested)) < 2:
+    meet = node.tested and not node.tests_pairs  # else its rows meet in one node, and are tested in others
+    if meet and math.prod(one.shares for one in lay_out(node.graph, 2, can_hash(node), node.tested)) < 2:
         counts, units_from = (1,), "both tested"
     candidates = _costed(asked, counts, written)
     seen = candidates

@@ -116,13 +116,13 @@ def _decision(group: JoinNode | LeftAlone) -> Decision:
     Where units are not known, the grid has those that costs are estimated for.
     """
     decision = group.decision
-    if isinstance(group, JoinNode) and group.join not in ("inner", "mixed") and group.graph.residuals:
+    if isinstance(group, JoinNode) and group.tests_pairs:
         reason = f"{decision.reason}; Spark tests the residuals on pairs that a node of their own finds"
         decision = dataclasses.replace(decision, reason=reason)
     if isinstance(group, JoinNode) and group.apart:
         decision = dataclasses.replace(decision, reason=f"{decision.reason}; a node of its own: {group.apart}")
     shown = tuple(decision.options.shown(group.graph.relations).items())
-    if not isinstance(group, JoinNode) or not RECORDS[decision.scheme or "matrix"].in_cells:
+    if not isinstance(group, JoinNode) or group.tests_pairs or not RECORDS[decision.scheme or "matrix"].in_cells:
         return dataclasses.replace(decision, shown=shown)
     units, ranges = decision.units or DEFAULT_UNITS, decision.options.routing == "range"
     subgroups = decision.options.subgroups

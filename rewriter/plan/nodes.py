@@ -266,6 +266,11 @@ class JoinNode(Node):
         return self.join not in ("inner", "semi") and (self.join != "mixed" or any(one.waits for one in self.branches))
 
     @property
+    def tests_pairs(self) -> bool:
+        """Whether Spark has to test pairs of rows before it is known which have a partner (`rules.settle_pairs`)."""
+        return bool(self.tested) and bool(self.graph.residuals)
+
+    @property
     def padded(self) -> frozenset[str]:
         """The inputs whose columns may be NULL in results for want of a row."""
         if self.join == "mixed":

@@ -45,7 +45,7 @@ def read_by_node(node: JoinNode) -> set[tuple[str, str]]:
     for edge in node.graph.edges:
         for predicate in edge.predicates:
             found.update(column for term in predicate.terms for column in term.columns)
-    terms = [one.condition for one in node.graph.residuals] if node.join not in ("inner", "mixed") else []
+    terms = [one.condition for one in node.graph.residuals] if node.tests_pairs else []
     terms += [*node.matching, *(term for branch in node.branches for term in branch.matching)]
     terms += (term for closest in node.looks for term in closest.compared)
     found.update(column for term in terms for column in term.columns)

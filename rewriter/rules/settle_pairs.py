@@ -67,9 +67,7 @@ def settle_pairs(plan: Node) -> Node | NotApplicable:
     """Make several nodes of each join that is not inner and has a condition which only Spark can evaluate."""
 
     def visit(node: Node) -> Node:
-        if isinstance(node, JoinNode) and node.join not in ("inner", "mixed") and node.graph.residuals:
-            return _settled(node)
-        return node
+        return _settled(node) if isinstance(node, JoinNode) and node.tests_pairs else node
 
     changed = transform(plan, visit)
     return NotApplicable("Spark tests no pairs of an outer, semi, anti or closest join") if changed is plan else changed

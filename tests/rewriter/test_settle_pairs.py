@@ -45,6 +45,8 @@ def test_each_side_that_is_tested_is_settled(kind: str) -> None:
     assert len(found) == (3 if kind == "FULL" else 2)
     assert pairs.join == "inner"
     assert settling.graph.relations == (("s" if kind in ("RIGHT", "FULL") else "r"), "pairs")
+    units = {one.decision.units for one in grown(f"SELECT /*+ UNITS(3) */ 1 AS o FROM r {kind} JOIN s ON {LIKE}")}
+    assert units == {3}, "a FULL JOIN, too"
     assert settling.join == {"LEFT SEMI": "semi", "LEFT ANTI": "anti"}.get(kind, "left")
 
 
