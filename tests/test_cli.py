@@ -154,7 +154,7 @@ def test_explain_finds_a_column_that_a_stream_does_not_have(within: str) -> None
 
 def test_explain_marks_the_join_that_does_not_run() -> None:
     """The caret stood nowhere: a user had to find the join of a long statement."""
-    sql = SCRIPT.partition("SELECT")[0] + "SELECT r.a FROM r\nLEFT JOIN s ON r.a LIKE s.a WITHIN 1 MINUTE;"  # without event times
+    sql = SCRIPT.partition("SELECT")[0] + "SELECT r.a FROM r\nLEFT JOIN s ON r.a LIKE s.a WITHIN 1 MINUTE;"
     said = trijoin("explain", "-", stdin=sql)
     assert (said.exit_code, said.stdout) == (2, "")
     assert "stdin:6:1: This query cannot run on streams: a LEFT JOIN of streams: only Spark can" in said.stderr
