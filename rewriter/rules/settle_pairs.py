@@ -81,10 +81,10 @@ def _settled(node: JoinNode) -> JoinNode:
     columns = {(one.relation, one.column): one for one in pairs.output}
     *others, last = node.tested
     for tested in others:  # of a FULL JOIN: its results are pairs for the other side
-        settling = JoinNode(f"{node.name}{INNER}2", node.sources, node.graph, node.decision, pairs.output, join="left")
-        found = _settling(
-            dataclasses.replace(settling, matching=node.matching), tested, _scan_of(found, tests), columns
+        of_one = dataclasses.replace(
+            node, name=f"{node.name}{INNER}2", output=pairs.output, join="left", event_times=()
         )
+        found = _settling(of_one, tested, _scan_of(found, tests), columns)
         tests = ""
     kind = "left" if node.join in ("right", "full") else node.join
     return _settling(dataclasses.replace(node, join=kind), last, _scan_of(found, tests), columns)

@@ -50,6 +50,14 @@ def test_each_side_that_is_tested_is_settled(kind: str) -> None:
     assert settling.join == {"LEFT SEMI": "semi", "LEFT ANTI": "anti"}.get(kind, "left")
 
 
+def test_the_watermark_is_held_back_alike_in_all_of_them() -> None:
+    """They read the same rows, and must agree which are late."""
+    window = f"SELECT window(r.ts, '1 minute') AS w, count(*) AS n FROM r FULL JOIN s ON {LIKE} GROUP BY 1"
+    held = {one.held_back for one in grown(window.replace("FULL", "LEFT"))}
+    assert held == {5_000_000}
+    assert len({one.held_back for one in grown(window)}) == 1
+
+
 def test_the_latest_row_of_a_key_is_not_enough_where_spark_tests_it() -> None:
     asof = "SELECT r.id FROM r ASOF JOIN s MATCH_CONDITION (r.ts >= s.ts) ON r.a = s.a"
     (node,) = nodes(asof)
