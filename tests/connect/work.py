@@ -27,6 +27,11 @@ LAGGING = (
     "SELECT window(r.ts, '4 seconds').start AS w, COUNT(*) AS n FROM {0} JOIN {1} ON ABS(r.a - s.a) < 4 AND "
     "s.ts BETWEEN r.ts AND r.ts + INTERVAL 15 SECONDS GROUP BY window(r.ts, '4 seconds')"
 )
+#: Spark tests the pairs, and rows without one come when the watermark has passed them.
+TESTED = (
+    "SELECT r.id AS r, s.id AS s FROM {0} LEFT JOIN {1} ON r.a * s.a % 3 = 1 AND "
+    "s.ts BETWEEN r.ts AND r.ts + INTERVAL 15 SECONDS"
+)
 PLAIN = "SELECT a, COUNT(*) AS n FROM r GROUP BY a"
 
 
@@ -131,6 +136,9 @@ def main(folder: Path) -> dict[str, Any]:
     marked = [f"timed_stream_{name} WATERMARK ts DELAY OF INTERVAL 0 SECONDS AS {name}" for name in "rs"]
     _, rows = run_stream(tj.sql(LAGGING.format(*marked)), spark, folder / "lagging")
     found["event time"] = rows == bag(spark.sql(LAGGING.format("timed_r AS r", "timed_s AS s")))
+
+    _, rows = run_stream(tj.sql(TESTED.format(*marked)), spark, folder / "tested")
+    found["pairs that Spark tests"] = rows == bag(spark.sql(TESTED.format("timed_r AS r", "timed_s AS s")))
 
     spark.conf.set("spark.trijoin.units", "2")
     batch = [spark.table(name) for name in "rst"]
