@@ -191,9 +191,11 @@ def named(spec: JoinSpec, result: Result | Reduced) -> pa.RecordBatch:
     """Return results with the output's names, in the output's order."""
     if isinstance(result, Reduced):
         return result.rows
-    columns: dict[str, pa.Array] = {}
-    for rank, part in sorted(result.parts.items()):  # where two streams have a column, that of the first is it
-        columns = {name: part.column(packed) for packed, name in spec.streams[rank].payload} | columns
+    columns = {
+        name: result.parts[rank].column(packed)
+        for rank in sorted(result.parts, reverse=True)  # where two streams have a column, that of the first is it
+        for packed, name in spec.streams[rank].payload
+    }
     if spec.result_time is not None:
         times = [result.parts[rank].column(stream.time) for rank, stream in enumerate(spec.streams)]
         columns[spec.result_time] = pc.max_element_wise(*times)

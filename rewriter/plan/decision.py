@@ -194,3 +194,7 @@ class Decision:
     def option(self, name: str) -> Json:
         """Return a shown option of the scheme, None if it is not set."""
         return dict(self.shown).get(name)
+
+
+#: That of a node until `rules.choose_schemes` has decided.
+UNDECIDED = Decision("none", None, None, "not decided yet")

@@ -14,7 +14,7 @@ from typing import cast
 
 from ..plan.comparison import closest_type, unordered
 from ..plan.conjuncts import Either, Predicate, Residual, Term
-from ..plan.decision import Decision
+from ..plan.decision import UNDECIDED, Decision
 from ..plan.expr import At, Call, Column, Expr, bare
 from ..plan.join_graph import build_graph
 from ..plan.joins import Closest, NodeKind
@@ -42,7 +42,7 @@ from .create_multi_join_groups import can_be_member
 from .join_tree import read_tree, why_apart
 from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
-from .settle_pairs import UNDECIDED, why_unsettled
+from .settle_pairs import why_unsettled
 
 #: Why a group of streams that windows of event time equate is left alone.
 BY_WINDOWS = "it equates windows of event time, by which Spark itself joins streams and forgets their rows"

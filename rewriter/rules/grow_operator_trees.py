@@ -73,7 +73,7 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
         root_predicates.append(changed if one < other else changed.mirrored())
     output = tuple(map(moved.output, node.output))
     graph = build_graph(order, [*root_predicates, *node.graph.residuals])
-    stored_scan = _scan_of(inner, _split(inner, nested, names), alias)
+    stored_scan = scan_of(inner, _split(inner, nested, names), alias)
     bounds = [b for b in node.graph.time_bounds if not {b.left, b.right} & set(members)]
     if stored_scan.event_time is not None:
         bounds += _stored_bounds(alias, members, order, node.graph.time_bounds)
@@ -143,7 +143,7 @@ def _node(kind: type[JoinNode], node: JoinNode, **changes: Any) -> JoinNode:
     return kind(**{**{field.name: getattr(node, field.name) for field in dataclasses.fields(JoinNode)}, **changes})
 
 
-def _scan_of(inner: JoinNode, below: JoinNode, alias: str) -> Scan:
+def scan_of(inner: JoinNode, below: JoinNode, alias: str) -> Scan:
     """Return the stored result of ``below`` as an input: its event time is the latest of its members'.
 
     ``inner`` is the same node before it became a tree itself. A result comes with its last member, and that member

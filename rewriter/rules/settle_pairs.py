@@ -24,20 +24,19 @@ from ..event_time.event_times import RESULT_TIME, event_times
 from ..options import Settings
 from ..plan.comparison import common_type
 from ..plan.conjuncts import Compare, CompareOp, Term
-from ..plan.decision import Decision
+from ..plan.decision import UNDECIDED, Decision
 from ..plan.expr import At, Constant, cast, function, infix, negation
 from ..plan.join_graph import build_graph
 from ..plan.joins import Closest, NodeKind
 from ..plan.nodes import Filter, Hints, JoinNode, Node, Scan, join_node_class, scans, source_scan, transform
-from ..plan.parts import Column, JoinGraph, OutputColumn, Retention, TimeBound, unused
+from ..plan.parts import JoinGraph, OutputColumn, Retention, TimeBound, unused
 from ..plan.trees import INNER
 from ..predicates.terms import MovedColumns, column_term
 from ..sql.dialect import parse_expression, quote
 from ..sql.functions import read_anew
 from ..sql.spark_types import UNKNOWN
+from .grow_operator_trees import scan_of
 from .rule import NotApplicable
-
-UNDECIDED = Decision("none", None, None, "not decided yet")
 
 #: Types of which two values may be equal that an expression can tell apart, such as 0.0 and -0.0: their texts differ.
 _BY_TEXT = re.compile(r"float|double|string ?collate.*", re.IGNORECASE)
@@ -171,21 +170,9 @@ def _candidates(node: JoinNode) -> JoinNode:
 
 
 def _scan_of(found: JoinNode, tests: str) -> Scan:
-    """Return the pairs that Spark lets through: they come with the later of their rows, and so are never late."""
-    members = [source_scan(source) for source in found.sources]
-    columns = [Column(one.name, one.type) for one in found.output]
-    if found.result_time is not None:
-        columns.append(Column(found.result_time, "timestamp"))
-    return Scan(
-        "pairs",
-        f"(SELECT * FROM {quote(found.name)} WHERE {tests})" if tests else quote(found.name),
-        tuple(columns),
-        below=(found,),
-        streaming=True,
-        event_time=found.result_time,
-        delay=max((scan.delay for scan in members if scan.delay is not None), default=None),
-        stateful=any(scan.stateful for scan in members),
-    )
+    """Return the pairs that Spark lets through, as an input."""
+    scan = scan_of(found, found, "pairs")
+    return dataclasses.replace(scan, relation=f"(SELECT * FROM {quote(found.name)} WHERE {tests})") if tests else scan
 
 
 def _decisive(node: JoinNode, tested: str) -> tuple[At, ...]:
