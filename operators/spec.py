@@ -6,7 +6,7 @@ it from a `rewriter.plan.nodes.JoinNode` and the schemas that Spark reports for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .checks import Band, EdgeSpec
@@ -287,10 +287,11 @@ class Branch:
 
 
 class Block(NamedTuple):
-    """The units of one layout, and the first of their slots."""
+    """The units of one layout, the first of their slots, and of cells how many there are along each dimension."""
 
     units: int
     base: int = 0
+    grid: tuple[int, ...] = ()
 
     @property
     def slots(self) -> range:
@@ -328,7 +329,9 @@ class JoinSpec:
         The first slot, and the units of earlier layouts that may still hold rows (see `state.layout`): their slots see
         rows like their own units', and store none.
     elastic
-        Whether the number of units is part of the state, not of the query.
+        Whether rows of one layout meet those of another, so that units can change with nothing stored twice.
+    lead
+        The layout to which the rows of the `pivot` go; None for the newest.
     key
         Names the join within the process; under it the driver tells the layout of a checkpoint.
     result_time
@@ -370,6 +373,7 @@ class JoinSpec:
     base: int = 0
     earlier: tuple[Block, ...] = ()
     elastic: bool = False
+    lead: Block | None = None
     key: str = ""
     result_time: str | None = None
     aggregate: AggregateSpec | None = None
@@ -428,7 +432,36 @@ class JoinSpec:
     @property
     def blocks(self) -> tuple[Block, ...]:
         """The units that new rows are stored in, and those of earlier layouts."""
-        return Block(self.units, self.base), *self.earlier
+        return Block(self.units, self.base, self.options.grid), *self.earlier
+
+    @property
+    def pivot(self) -> int | None:
+        """The stream each of whose rows is in one layout of cells, with all that it joins (see `state.layout`).
+
+        Each result has a row of it. None where units cannot change so: no rows of cells, a FULL JOIN, or rows that are
+        kept for ever.
+        """
+        if self.scheme != "matrix" or self.join == "full" or not self.bounded:
+            return None
+        looks = [(0, 1, self.closest), *((one.anchor, one.rank, one.closest) for one in self.branches)]
+        if any(closest is not None and self.most(other, one) is None for one, other, closest in looks):
+            return None  # the latest row of each key stays
+        return self.tested[0] if self.tested else self.core[0]
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the number of units is part of the state, not of the query."""
+        return self.elastic or self.pivot is not None
+
+    def homes(self, rank: int) -> tuple[Block, ...]:
+        """Return the layouts that a stream's rows reach, first the one in which each of them is counted."""
+        return (self.lead,) if self.lead is not None and rank == self.pivot else self.blocks
+
+    def in_layout(self, block: Block) -> JoinSpec:
+        """Return the join as if this layout were the only one."""
+        ranges = tuple(replace(one, shares=block.grid[one.axis]) for one in self.options.ranges) if block.grid else ()
+        options = replace(self.options, grid=block.grid, ranges=ranges or self.options.ranges)
+        return replace(self, units=block.units, base=block.base, earlier=(), lead=None, options=options)
 
     @property
     def group_units(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from trijoin_sql.operators.spec import JoinSpec, Options, Ranges, StreamSpec
+from trijoin_sql.operators.spec import Block, JoinSpec, Options, Ranges, StreamSpec
 from trijoin_sql.operators.state.layout import History, laid_out
 
 from trijoin_sql.errors import CheckpointMismatchError
@@ -141,7 +141,7 @@ def test_joins_of_a_view_are_held_back_for_those_above_it_too() -> None:
 
 
 def test_a_checkpoint_with_units_in_its_fingerprint_goes_on() -> None:
-    """Older versions wrote them, and the grid of cells, which cannot change: others that users ask for are refused."""
+    """Older versions wrote them, and the grid of cells."""
     spec = replace(SPEC, subgroups=0, units=4)
     old = [SavedJoin(f"{spec.fingerprint}\nunits: 2\nsubgroups: 2", History(((0, 2),)))]
     assert layouts(follow(old, [spec], [2], 7)) == [((0, 2),)]
@@ -152,7 +152,12 @@ def test_a_checkpoint_with_units_in_its_fingerprint_goes_on() -> None:
     saved = SavedJoin.from_dict({"fingerprint": written, "layouts": [[0, 6]], "stored": []})
     (join,) = follow([saved], [cells], [6], 7)
     assert SavedJoin.from_dict(join.to_dict()) == join
-    told = laid_out(cells, join.history.at(7), tuple(join.told()["grid"]))
+    told = laid_out(cells, join.history, 7, tuple(join.told()["grid"]))
     assert (told.units, told.options.grid, told.options.ranges[0].shares) == (6, (2, 3), 3)
-    with pytest.raises(CheckpointMismatchError, match="units was 6 and is now 4; rows go to cells of a grid"):
-        follow([join], [cells], [4], 7)
+    (changed,) = follow([join], [cells], [5], 7, grids=[(4, 1)])
+    assert changed.history.entries == ((0, 6), (7, 4, 6, 4, 1)), "as many as the grid has"
+    assert SavedJoin.from_dict(changed.to_dict()) == changed
+    told = laid_out(cells, changed.history, 7, changed.grid)
+    assert (told.options.grid, told.earlier, told.lead) == ((4, 1), (Block(6, 0, (2, 3)),), Block(6, 0, (2, 3)))
+    with pytest.raises(CheckpointMismatchError, match="units was 6 and is now 4; rows that are kept for ever"):
+        follow([join], [replace(cells, bounds=())], [4], 7, grids=[(4, 1)])

@@ -119,7 +119,7 @@ def _compiled(
         if isinstance(node, JoinNode) and node.name not in frames:
             compiled = compile_join(compiling, node)
             frames[node.name], group = compiled.frame, groups.get(node.name)
-            fixed = None if compiled.spec.elastic else node.decision.units or units
+            fixed = None if compiled.spec.may_change else node.decision.units or units
             stored = () if group is None else (Stored.of(group, fixed, together=together),)
             said = [unbounded(node.retention), *(() if joins else rewritten.cautions)] if warns else []
             told = tuple(in_users_words(one) for one in said if one)

@@ -112,7 +112,7 @@ class OuterSlot:
         if rank not in spec.tested:
             if not spec.settles:
                 self.unit.keep(rank, rows)
-            elif spec.pairs:
+            elif spec.pairs and self.slot in spec.blocks[0].slots:  # all layouts of cells have it
                 yield from joined({rank: Part(rows)}, self.unit.listed)
             return
         if not spec.pairs:  # a row that has met a partner is done with

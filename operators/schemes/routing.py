@@ -122,8 +122,19 @@ def grid(spec: JoinSpec) -> Router:
 
     A dimension belongs to a class of equal columns and is hashed, to a single stream and spread, or to a column whose
     values are cut into ranges. Along each of them a result has one place: that of the stream itself, of the key, or of
-    the value in the middle of the bands, whose row lies in one range. So it is made in exactly one cell.
+    the value in the middle of the bands, whose row lies in one range. So it is made in exactly one cell of a layout.
     """
+    layouts = {block: _cells_of(spec.in_layout(block)) for block in spec.blocks}
+
+    def route(rank: int, rows: pa.RecordBatch) -> Iterator[tuple[Sequence[int], Int64s | None]]:
+        for block in spec.homes(rank):
+            yield from layouts[block](rank, rows)
+
+    return route
+
+
+def _cells_of(spec: JoinSpec) -> Router:
+    """Send a row to the cells of the only layout."""
     shape = shape_of(spec)
     strides = strides_of(shape)
 
@@ -144,7 +155,8 @@ def grid(spec: JoinSpec) -> Router:
                 at, base = _crossed(at, base, rows_at, shares * strides[ranges.axis])
         shifts = shifts_of(shape, known)
         for cell, some in _apart(base):
-            yield [cell + shift for shift in shifts], some if at is None else at if some is None else at[some]
+            slots = [spec.base + cell + shift for shift in shifts]
+            yield slots, some if at is None else at if some is None else at[some]
 
     return route
 
@@ -232,9 +244,13 @@ def _share(ranges: Int64s, shares: int) -> Int64s:
 
 
 def _first_of_its_cells(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:
+    home = spec.homes(rank)[0]
+    if slot not in home.slots:
+        return np.zeros(0, np.int64)
+    spec = spec.in_layout(home)
     known = {axis for axis, _ in spec.streams[rank].dimensions}
     ranges = [one for one in spec.options.ranges if rank in one.ranks]
-    at = np.unravel_index(slot, shape_of(spec))
+    at = np.unravel_index(slot - home.base, shape_of(spec))
     free = [axis for axis in range(len(at)) if axis not in known.union(one.axis for one in ranges)]
     if any(at[axis] for axis in free):
         return np.zeros(0, np.int64)
@@ -262,8 +278,10 @@ def _first_of_its_units(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: i
 
 def _spread_in_grid(spec: JoinSpec, rank: int) -> bool:
     """Return whether rows of a stream go to different cells by their route."""
-    stream, shape = spec.streams[rank], shape_of(spec)
-    dealt_out = any(column == stream.route and shape[axis] > 1 for axis, column in stream.dimensions)
+    stream, shapes = spec.streams[rank], [shape_of(spec.in_layout(block)) for block in spec.blocks]
+    dealt_out = any(
+        column == stream.route and shape[axis] > 1 for axis, column in stream.dimensions for shape in shapes
+    )
     return stream.alike and dealt_out
 
 

@@ -303,6 +303,11 @@ class SlotState:
         self.manifest.watermark = max(self.manifest.watermark, watermark)
         return sum(store.expire(watermark) for store in self.slot.stores.values())
 
+    def clear(self) -> None:
+        """Forget all rows."""
+        for store in self.slot.stores.values():
+            store.clear()
+
     def save(self, batch: int) -> None:
         """Make this micro-batch's changes durable and warm."""
         self._end_visits()

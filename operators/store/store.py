@@ -100,8 +100,8 @@ class Store:
         self.waits: tuple[tuple[int, int], ...] = ()
         #: Whether rows of another stream may be due when the watermark passes the time of a row here.
         self.emits_others = False
-        #: Rows with smaller ids are gone, whatever their time is.
-        self.first = 0
+        #: By lane: rows with smaller ids are gone, whatever their time is.
+        self.first = [0, AHEAD]
         #: Whether rows are looked at once more when their segment goes: what is durable of them stays until then.
         self.looks_back = False
 
@@ -177,17 +177,27 @@ class Store:
         """Return the indexes of some rows."""
         return {key: SortedIndex.build(sort_order, rows) for key, sort_order in self.sort_orders.items()}
 
+    @property
+    def until(self) -> int:
+        """When the last of its rows expires (microseconds), 0 if there is none."""
+        newest = [segment.newest for segment in self.segments if segment.newest is not None]
+        return max(newest) + (self.life.keep_for or 0) if newest else 0
+
     def may_forget(self, start: int, stop: int, newest: int | None, watermark: int) -> bool:
         """Return whether nobody needs the rows of some ids, up to an event time, any more."""
-        if stop <= self.first:
+        if stop <= self.first[start >= AHEAD]:
             return True
         held = self.looks_back and any(one.start < stop and start < one.stop for one in self.segments)
         return not held and self.life.is_over(newest, watermark)
 
     def replace(self, rows: pa.RecordBatch) -> None:
         """Store rows in the place of all that are stored."""
-        self.segments, self.fresh, self.first = [], [], self.next_ids[0]
+        self.clear()
         self.append(rows)
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.segments, self.fresh, self.first = [], [], list(self.next_ids)
 
     def compact(self) -> None:
         """Merge neighbours of like size."""

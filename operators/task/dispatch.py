@@ -138,9 +138,10 @@ class Packing:
         self.rank, self.stream = rank, spec.streams[rank]
         self._route = routing.router(spec)
         self._keys = slot_keys(spec.slots)
-        # Where rows go by a key, an old slot may get none, and would never report. So each is asked, and is retired
-        # once it says that it is empty.
-        asked = spec.earlier if spec.earlier and spec.subgroups != 1 and spec.bounded else ()
+        # Where rows go by a key or to cells, an old slot may get none, and would never report. So each is asked, and is
+        # retired once it says that it is empty.
+        apart = spec.subgroups != 1 or spec.pivot is not None
+        asked = spec.earlier if spec.earlier and apart and spec.bounded else ()
         self._asked = [self._keys[slot] for block in asked for slot in block.slots]
         self._alike = AlikeRows(turn()) if routing.spreads(spec, rank) else None
         self._nulls = NullRows(self.stream)

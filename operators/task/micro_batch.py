@@ -110,7 +110,7 @@ def _told(spec: JoinSpec, text: str, batch: int) -> Told:
         raise _REFUSALS[told["error"]](told["checkpoint"], told["refused"])
     history = History.from_dict(told)
     turn = told.get("turn")
-    found = laid_out(spec, history.at(batch), tuple(map(int, told.get("grid", ()))))
+    found = laid_out(spec, history, batch, tuple(map(int, told.get("grid", ()))))
     turn = None if turn is None else (int(turn[0]), int(turn[1]))
     watermarks = tuple((int(number), int(watermark)) for number, watermark in told.get("watermarks", ()))
     return Told(replace(found, held_back=int(told.get("held_back", 0)), turn=turn), history, watermarks)

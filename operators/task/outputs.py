@@ -45,6 +45,10 @@ COUNTER_NAMES = (
 #: (``behind``: a number for each limit of `late_rows.LIMITS`, and for the rest).
 LATE_ROWS = "late_rows"
 
+#: In a report of cells of an earlier layout: when the rows expire there that are not the pivot's, and up to when rows
+#: have (`state.layout.History.passed`).
+UNTIL = "until"
+
 #: The output column that carries counters; null in rows of results.
 COUNTERS = "__trijoin"
 
@@ -92,8 +96,13 @@ class Output:
         """
         return self._packed(results, passed, forward) if self.packed else self._typed(results, passed)
 
-    def report(self, slot: int, tallies: list[Mapping[str, Any]], watermark: int) -> str:
-        """Return the slot's counters, summed over the stages so far, and what it knows of its inputs, as JSON."""
+    def report(
+        self, slot: int, tallies: list[Mapping[str, Any]], watermark: int, until: tuple[int, int] | None = None
+    ) -> str:
+        """Return the slot's counters, summed over the stages so far, and what it knows of its inputs, as JSON.
+
+        Cells of an earlier layout add `UNTIL`.
+        """
         total = {name: sum(int(tally.get(name, 0)) for tally in tallies) for name in COUNTER_NAMES}
         inputs: dict[str, int | None] = {stream.alias: None for stream in self.spec.streams}
         inputs.update((alias, time) for tally in reversed(tallies) for alias, time in tally["inputs"].items())
@@ -108,6 +117,8 @@ class Output:
         late = {alias: rows for tally in tallies for alias, rows in tally.get(LATE_ROWS, {}).items() if alias in told}
         if late:
             report[LATE_ROWS] = late
+        if until is not None:
+            report[UNTIL] = until
         return json.dumps(report)
 
     def in_row(self, report: str) -> pa.RecordBatch | PackedRow:

@@ -29,6 +29,7 @@ from ..schemes import SCHEMES
 from ..schemes.base import Slot, Work
 from ..spec import KEEP_FREED, JoinSpec
 from ..state.clock import Clock
+from ..state.layout import is_done, others_until
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
 from .dispatch import BLOCK, BUNDLE, COUNTED, FILLER, PACK, PARTIAL, RESULT, slot_keys
@@ -221,6 +222,8 @@ class StageTask:
         if state is not None:
             if now.spark > 0:  # after these rows, which were above the watermark before
                 tally["expired"] = state.expire(now.expiry)
+            if is_done(self.spec, number, slot.stores):
+                state.clear()
             self._save(state, clock, now, number, fired)
         forget()
         release(size, self.stage.warm_bytes)
@@ -233,7 +236,8 @@ class StageTask:
             if state is not None:
                 tally.update(state.size())
             said = [*received.counters, {**tally, "inputs": inputs, LATE_ROWS: late}]
-            report = output.report(number, said, now.event_time)
+            until = others_until(self.spec, number, slot.stores)
+            report = output.report(number, said, now.event_time, None if until is None else (until, now.expiry))
             if self.reports is None:
                 yield output.in_row(report)
             else:

@@ -313,7 +313,7 @@ def _untaken(scheme: str, asked: _Asked) -> str | None:
     routed = record.routed or hints.routing == "range"
     if (hints.routing and not routed) or (hints.intermediates and not record.packs):
         return "not as hinted"
-    if asked.settings.elastic and not is_elastic(scheme, hints.routing, hints.subgroups):
+    if asked.settings.elastic and not _may_change(scheme, asked):
         return "units are fixed"
     return _ON_A_GUESS if scheme in _STORES_RESULTS and not asked.known else None
 
@@ -344,22 +344,33 @@ def _advice(asked: _Asked, least: str, chosen: str, candidates: Mapping[str, _Co
     )
 
 
+def _may_change(scheme: str, asked: _Asked) -> bool:
+    """Return whether the units of a scheme may change at a restart (see `operators.state.layout`)."""
+    hints = asked.hints
+    if RECORDS[scheme].runs_as == "matrix":
+        return asked.node.cells_may_change
+    if scheme == "operator_tree":  # its nodes run as other schemes do, matrix among them
+        return asked.node.cells_may_change and hints.routing != "range"
+    return is_elastic(scheme, hints.routing, hints.subgroups)
+
+
 def _unscaled(chosen: str, asked: _Asked) -> str | None:
     """Return that scaling is on and leaves this group alone, and what it would scale; None if it scales the group."""
     node, hints = asked.node, asked.hints
-    if not asked.settings.elastic or chosen == "operator_tree" or not any(rate.streaming for rate in asked.rates):
+    if not asked.settings.elastic or not any(rate.streaming for rate in asked.rates) or _may_change(chosen, asked):
         return None
-    if is_elastic(chosen, hints.routing, hints.subgroups):
-        return None
+    of_it = f"scaling is on, but the units of {chosen} do not follow the load"
+    if node.join == "full":
+        return f"{of_it}: rows of both sides of a FULL JOIN wait in their cells"
     if RECORDS[chosen].elastic:
         why, hint = "what its stages find goes on by ranges of values", f"ROUTING('range', {hints.units or 2})"
     else:
+        why = "rows that are kept for ever never leave their cells"
+        if node.join != "inner":
+            return f"{of_it}: {why}; with a bound of event times they would, on a new checkpoint"
         scheme = {2: "biclique", 3: "semi_symmetric" if node.graph.shape == "chain" else "symmetric"}
-        why, hint = RECORDS[chosen].fixed, f"SCHEME('{scheme.get(len(node.sources), 'tree')}')"
-    return (
-        f"scaling is on, but the units of {chosen} do not follow the load: {why}; those of the hint {hint} do, on a "
-        "new checkpoint"
-    )
+        hint = f"SCHEME('{scheme.get(len(node.sources), 'tree')}')"
+    return f"{of_it}: {why}; those of the hint {hint} do, on a new checkpoint"
 
 
 def _expected(model: Model, cost: Cost) -> tuple[tuple[str, float], ...]:

@@ -202,7 +202,7 @@ def goes_by_key(scheme: str, routing: str | None) -> bool:
 
 
 def is_elastic(scheme: str, routing: str | None, subgroups: int | None) -> bool:
-    """Tell whether the units of a scheme may change at a restart (see `operators.state.layout`).
+    """Tell whether rows of one layout of a scheme's units meet those of another (see `operators.state.layout`).
 
     A row of a band has a copy in each range that it touches. Where stages send on what two such rows have found, other
     units would cut the ranges otherwise; the subgroups of a hint stay as they are.

@@ -255,6 +255,11 @@ class JoinNode(Node):
         return dataclasses.replace(self, sources=inputs)
 
     @property
+    def cells_may_change(self) -> bool:
+        """Whether another number of cells may come at a restart: no row is kept for ever, and one side is tested."""
+        return self.join != "full" and all(one.keep_for is not None and one.latest is None for one in self.retention)
+
+    @property
     def tested(self) -> tuple[str, ...]:
         """The inputs of whose rows it matters whether they have a partner: each row is tested in one unit."""
         first, *others = self.graph.relations

@@ -345,7 +345,7 @@ class SchemeRecord:
     routed
         Whether rows can go to units at random, by hash or in subgroups (003 section 3.2).
     elastic
-        Whether its units may change at a restart.
+        Whether rows of units of one layout meet those of another, so that they may change at any restart.
     sends_on
         Whether a stage sends what it has found to the units of the next.
     ends_meet_at_hub
@@ -354,8 +354,8 @@ class SchemeRecord:
         How many units it has; None for any number.
     probes
         Whether rows probe stream after stream, in an order that the decision names.
-    unit, fixed
-        What people call one of its units; why their number does not follow the load.
+    unit
+        What people call one of its units.
     by_hint
         Whether it runs where a hint asks for it, or in the nodes of an operator tree: cost does not choose it.
     """
@@ -376,7 +376,6 @@ class SchemeRecord:
     units: int | None = None
     probes: bool = False
     unit: str = "unit"
-    fixed: str = ""
     by_hint: bool = False
 
 
@@ -450,7 +449,6 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             in_cells=True,
             probes=True,
             unit="cell",
-            fixed="its rows lie in cells, which their number lays out",
         ),
         "iterative": SchemeRecord(
             "A unit holds every stream. A new row probes stream after stream and stops when nothing is left; no "
@@ -460,7 +458,6 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             runs_as="matrix",
             units=1,
             probes=True,
-            fixed="it joins in one unit",
         ),
         "operator_tree": SchemeRecord(
             "Smaller joins below larger ones, each of two, three or more inputs. A join below another one stores its "

@@ -74,7 +74,7 @@ class Run:
 
     def batch(self, number: int, rows: dict[int, list[Row]], watermark: int) -> None:
         """Dispatch and join one micro-batch; every slot is built anew, as on another worker."""
-        spec = laid_out(self.spec, self.history.at(number))
+        spec = laid_out(self.spec, self.history, number, self.spec.options.grid)
         self.most = max(self.most, spec.slots)
         scheme = SCHEMES[spec.scheme]
         works = [Work() for _ in range(spec.slots)]

@@ -526,28 +526,28 @@ def test_two_groups_of_the_same_relations_are_told_apart_by_their_conditions() -
 
 
 def test_scaling_takes_only_schemes_whose_units_may_change() -> None:
-    """Cells of a matrix may not."""
+    """Cells of a matrix may not where rows are kept for ever: they would never leave them."""
     settings = Settings(parallelism=8, elastic=True)
-    assert decided(NEAR, settings, r=10, s=10, t=10).scheme != "matrix"
     by_key = "SELECT r.id FROM r, s, t WHERE r.id = s.id AND s.id = t.id AND r.a < t.a {} WITHIN 1 MINUTE"
     for sql in (by_key, NEAR):
-        assert not may_run("matrix", sql, settings)
-        assert may_run("tree", sql, settings)
-        assert may_run("symmetric", sql, settings)
+        for scheme in ("matrix", "tree", "symmetric"):
+            assert may_run(scheme, sql, settings)
+        assert not may_run("matrix", sql.replace("WITHIN 1 MINUTE", ""), settings)
+        assert may_run("tree", sql.replace("WITHIN 1 MINUTE", ""), settings)
 
 
 def test_a_join_that_scaling_leaves_alone_says_so() -> None:
     """Else it is switched on, nothing happens, and nobody learns why; the hint that it names is one that scales."""
     elastic = Settings(parallelism=8, elastic=True)
-    keyed = "SELECT {} r.id FROM r, s, t WHERE r.id = s.id AND s.id = t.id AND r.a < t.a WITHIN 1 MINUTE"
-    four = "SELECT {} r.id FROM r, s, t, t AS u WHERE r.a = s.a AND s.x = t.x AND t.id = u.a WITHIN 1 MINUTE"
+    keyed = "SELECT {} r.id FROM r, s, t WHERE r.id = s.id AND s.id = t.id AND r.a < t.a"
+    four = "SELECT {} r.id FROM r, s, t, t AS u WHERE r.a = s.a AND s.x = t.x AND t.id = u.a"
     keyed = keyed.replace("{}", "/*+ SCHEME('matrix') */")
     cells = four.replace("{}", "/*+ SCHEME('matrix') */")
     ranges = "SELECT /*+ SCHEME('semi_symmetric'), ROUTING('range') */ r.id FROM r JOIN s ON ABS(r.a - s.a) < 2 "
     ranges += "JOIN t ON ABS(s.a - t.a) < 2 WITHIN 1 MINUTE"
     for sql, why in (
-        (keyed, "their number lays out"),
-        (cells, "lays out"),
+        (keyed, "never leave their cells"),
+        (cells, "never leave their cells"),
         (ranges, "by ranges of values"),
     ):
         said = decided(sql.format(""), elastic).unscaled or ""
@@ -559,6 +559,19 @@ def test_a_join_that_scaling_leaves_alone_says_so() -> None:
         assert scaled.unscaled is None
         assert decided(sql.format(""), dataclasses.replace(elastic, elastic=False)).unscaled is None
         assert said in rewrite(sql.format(""), rates(STREAMS), elastic).advice
+
+
+def test_outer_joins_follow_the_load_where_rows_expire() -> None:
+    """No hint lets the units of others change, so none is named."""
+    elastic = Settings(parallelism=8, elastic=True)
+    left = (
+        "SELECT {} r.id, s.id AS o FROM r LEFT JOIN s ON r.a < s.a AND r.ts BETWEEN s.ts AND s.ts + INTERVAL 1 MINUTE"
+    )
+    assert decided(left, elastic).unscaled is None
+    assert "both sides of a FULL JOIN" in str(decided(left.replace("LEFT", "FULL"), elastic).unscaled)
+    latest = "SELECT {} r.id, s.id AS o FROM r ASOF JOIN s MATCH_CONDITION (r.ts >= s.ts)"
+    assert "with a bound of event times they would" in str(decided(latest, elastic).unscaled)
+    assert decided(f"{latest} WITHIN 1 MINUTE", elastic).unscaled is None
 
 
 def may_run(scheme: str, sql: str, settings: Settings) -> bool:

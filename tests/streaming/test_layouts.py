@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
@@ -134,6 +136,54 @@ def test_trap_20_units_up_and_down(
         assert kept(checkpoint)["since"][1] == kept(checkpoint)["layouts"][-1][0], "empty layouts are left out"
 
 
+#: Joins that run in cells: each has one row in a result by which layouts part results.
+CELLS = {
+    "chain": f"SELECT /*+ SCHEME('matrix'), UNITS(N) */ r.id, s.id, t.id FROM r JOIN s ON {RS} JOIN t ON {ST}",
+    "range": f"SELECT /*+ SCHEME('matrix'), ROUTING('range'), UNITS(N) */ r.id, s.id, t.id FROM r JOIN s ON {RS} "
+    f"JOIN t ON {ST}",
+    "left": f"SELECT /*+ UNITS(N) */ r.id, s.id AS other FROM r LEFT JOIN s ON {RS}",
+    "right": f"SELECT /*+ UNITS(N) */ r.id AS other, s.id FROM r RIGHT JOIN s ON {RS} AND r.ts <= s.ts",
+    "anti": f"SELECT /*+ UNITS(N) */ r.id FROM r LEFT ANTI JOIN s ON {RS} AND r.x = s.x AND r.ts <= s.ts",
+    "tree": f"SELECT /*+ UNITS(N) */ r.id, s.id AS other, t.id AS third FROM r JOIN s ON {RS} LEFT JOIN t ON {ST}",
+    "settled": f"SELECT /*+ UNITS(N) */ r.id, s.id AS other FROM r LEFT JOIN s ON {RS} AND r.x * s.x < 6",
+    "operator_tree": "SELECT /*+ SCHEME('operator_tree((r, s), (t, u))'), UNITS(N) */ r.id, s.id, t.id, u.id FROM r "
+    f"JOIN s ON {RS} JOIN t ON {ST} JOIN r AS u ON {NEAR.format('t', 'u')}",
+}
+
+
+def apart(rows: Bag, last: int) -> tuple[Bag, Bag]:
+    """Return results whose preserved row came before some batch, and the others."""
+    early = {row: count for row, count in rows.items() if max(map(int, re.findall(r"\d+", row))) < 100 * last}
+    return bag([]) + Counter(early), rows - Counter(early)
+
+
+@pytest.mark.matrix
+@pytest.mark.rare
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_up_and_down(tables: Tables, tmp_path: Path, name: str) -> None:
+    """More cells, fewer, and more again before the first ones are empty; then long enough for all but the last."""
+    random, sql, checkpoint = Random(name), CELLS[name], tmp_path / "checkpoint"
+    found, batch, units = bag([]), 0, (2, 6, 1, 4)
+    for number, count in enumerate(units):
+        more = 14 if number == len(units) - 1 else 2
+        feed(tables, random, range(batch, batch + more), count=5)
+        batch += more
+        found += go_on(tables, sql.replace("UNITS(N)", f"UNITS({count})"), checkpoint)
+    feed(tables, random, (90,), count=1)  # the end of what waits
+    found += go_on(tables, sql.replace("UNITS(N)", "UNITS(4)"), checkpoint)
+    (early, _), (wanted, _) = (apart(some, 90) for some in (found, in_batch(tables, sql)))
+    assert wanted
+    assert early == wanted
+    (file,) = (checkpoint / "trijoin").glob("joins-*.json")
+    for join in json.loads(file.read_text())["joins"]:
+        assert [entry[1] for entry in join["layouts"]] == list(units), join
+        assert join["since"][1] == join["layouts"][-1][0], "earlier layouts are left out"
+    state = read_state(tables.spark, checkpoint)
+    for operator in {store.operator for store in state.stores}:
+        holding = {store.slot for store in state.stores if store.rows and store.operator == operator}
+        assert len(holding) <= 4
+
+
 @pytest.mark.rare
 def test_a_replayed_batch_keeps_its_layout(tables: Tables, tmp_path: Path) -> None:
     """Its sink failed, the state was saved; it comes again with the units that it was planned with, then others do."""
@@ -204,11 +254,14 @@ def test_cells_are_those_of_the_checkpoint_however_many_tasks_run(tables: Tables
 
 @pytest.mark.rare
 def test_what_cannot_change_is_refused(tables: Tables, tmp_path: Path) -> None:
-    """Cells of a grid, and ranges by which stages send on. Other reasons: ``operators/test_layout.py``."""
+    """Cells of rows that never leave them, and ranges by which stages send on.
+
+    Other reasons: ``operators/test_layout.py``.
+    """
     feed(tables, Random(1), range(1))
     for number, (sql, count, words) in enumerate(
         (
-            (QUERIES["biclique"].replace("'biclique'", "'matrix'"), 4, "cells of a grid"),
+            ("SELECT /*+ SCHEME('matrix'), UNITS(N) */ r.id, s.id FROM r JOIN s ON r.x < s.x", 4, "kept for ever"),
             (QUERIES["semi_symmetric"].replace("UNITS(N)", "ROUTING('range'), UNITS(N)"), 4, "ranges"),
         )
     ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -93,7 +94,14 @@ class SavedJoin:
 
 
 def follow(
-    saved: Sequence[SavedJoin], specs: Sequence[JoinSpec], units: Sequence[int], batch: int, watermark: int = 0
+    saved: Sequence[SavedJoin],
+    specs: Sequence[JoinSpec],
+    units: Sequence[int],
+    batch: int,
+    watermark: int = 0,
+    *,
+    grids: Sequence[tuple[int, ...]] = (),
+    real_time: bool = False,
 ) -> list[SavedJoin]:
     """Return the joins of a query that starts on a checkpoint.
 
@@ -107,6 +115,10 @@ def follow(
         The first micro-batch that has not been planned. One that was planned and has not finished keeps its layout.
     watermark
         The furthest watermark of the checkpoint, in milliseconds.
+    grids
+        Of cells, how many there are along each dimension in so many units.
+    real_time
+        Whether they run under the trigger ``realTime``.
 
     Raises
     ------
@@ -130,14 +142,17 @@ def follow(
             change += f". {APART}"
         raise CheckpointMismatchError("of this query", change)
     joins = []
-    for join, spec, wanted in zip(saved, specs, units, strict=True):
+    for join, spec, wanted, grid in zip(saved, specs, units, grids or [()] * len(specs), strict=True):
         if not is_same(join.fingerprint, spec.fingerprint):
             raise CheckpointMismatchError("of this query", _difference(join, spec))
         old = join.history.at(batch - 1)[0].units
-        why = obstacle(spec, old, wanted)
+        if grid and wanted != old:
+            wanted = prod(grid)  # some are divided along no dimension
+        why = obstacle(spec, old, wanted, real_time=real_time)
         if why is not None:
             raise CheckpointMismatchError("of this query", f"units was {old} and is now {wanted}; {why}")
-        history = join.history.changed(batch, wanted, apart=spec.subgroups != 1)
+        in_cells = spec.pivot is not None
+        history = join.history.changed(batch, wanted, apart=in_cells or spec.subgroups != 1, grid=grid)
         # an older version may have written less
         joins.append(replace(join, fingerprint=spec.fingerprint, history=history).turned(spec.held_back, watermark))
     return joins

@@ -42,7 +42,7 @@ from ..spark.whole_batches import compute_whole_batches
 from . import live
 from .checkpoint import FOLDER, CheckpointFile, SavedJoin, follow, recorded
 from .failures import damage, remember, remember_relations, tell_failures
-from .metrics import held_by_slot, join_keys, numbers_of, slots_of
+from .metrics import held_by_slot, join_keys, numbers_of, slots_of, times_by_slot
 from .real_time import OF_MICRO_BATCHES, OF_REAL_TIME, in_real_time, starting
 from .recovery import results_of_another
 from .stopping import no_further_batch
@@ -106,6 +106,12 @@ class Registered:
         the user asks for others.
         """
         return self.units_from == "cost" or not (self.spec.elastic or self.units_from in ("the hint", "the setting"))
+
+    def grid(self, units: int) -> tuple[int, ...]:
+        """Return how many cells there are along each dimension in so many units; none if these are no cells."""
+        if self.spec.scheme != "matrix" or units == self.spec.units or self.again is None:
+            return self.spec.options.grid
+        return self.again.grid(units)
 
     def warn(self) -> None:
         """Log the warnings once, however often the query restarts."""
@@ -231,13 +237,16 @@ def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
 
 @dataclass(slots=True)
 class Running:
-    """A run of a query: its id, the file of the checkpoint, joins by key, known watermarks, and the data for tasks."""
+    """A run of a query: its id, the file of the checkpoint, joins by key, known watermarks, the data for tasks, and
+    Spark's execution.
+    """
 
     run_id: str
     file: CheckpointFile
     joins: dict[str, SavedJoin]
     watermarks: dict[int, int]
     properties: Any
+    execution: Any = None
 
     def tell(self) -> None:
         """Tell the tasks of all jobs from now on."""
@@ -427,8 +436,10 @@ class LayoutListener:
                 lacks += f". {APART}" if any(spec.join == "mixed" for spec in specs) else ""
                 raise CheckpointMismatchError(file.root, lacks)
             units = [spec.units for spec in specs] if real_time else self._units(query_id, registered, saved)
+            grids = [one.grid(count) for one, count in zip(registered, units, strict=True)]
             watermarks = _watermarks(execution, self.spark.version)
-            joins = follow(saved, specs, units, batch, max(watermarks.values(), default=0))
+            watermark = max(watermarks.values(), default=0)
+            joins = follow(saved, specs, units, batch, watermark, grids=grids, real_time=bool(real_time))
             joins = [recorded(join, one.stored) for join, one in zip(joins, registered, strict=True)]
         except (CheckpointMismatchError, CheckpointDamagedError) as error:
             said = error.getMessageParameters()
@@ -440,7 +451,7 @@ class LayoutListener:
         if joins != saved or not file.of_this_spark or file.in_real_time != bool(real_time):
             file.in_real_time = bool(real_time)
             file.write(joins)
-        running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), watermarks, properties)
+        running = Running(found.runId, file, dict(zip(keys, joins, strict=True)), watermarks, properties, execution)
         running.tell()
         if not batch:
             choose_partitions(self.spark, execution)
@@ -489,11 +500,18 @@ class LayoutListener:
         batch = int(progress["batchId"])
         joins = dict(running.joins)
         for key, held in held_by_slot(progress).items():
-            if key in joins:
-                joins[key] = replace(joins[key], history=joins[key].history.retire(batch, held))
+            if key not in joins:
+                continue
+            history, in_cells = joins[key].history, bool(joins[key].grid)
+            if in_cells:
+                planned = running.execution.offsetLog().getLatestBatchId()
+                # The tasks of the next micro-batch may have been told already.
+                following = max(batch, int(planned.get()) if planned.isDefined() else batch) + 2
+                history = history.passed(batch, times_by_slot(key, progress), following)
+            joins[key] = replace(joins[key], history=history.retire(batch, held, by_lead=in_cells))
         if joins != running.joins:
+            running.file.write(list(joins.values()))  # before a task is told
             running.joins = joins
-            running.file.write(list(joins.values()))
             running.tell()
 
     class Java:

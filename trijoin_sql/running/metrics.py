@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ..operators.compile.logical_plans import plan_of, walk
 from ..operators.compile.node import OBSERVED
 from ..operators.spec import PREFIX, RUN, is_key, number_of
-from ..operators.task.outputs import COUNTER_NAMES
+from ..operators.task.outputs import COUNTER_NAMES, UNTIL
 from ..operators.task.reports import reported
 from ..rewriter.plan.trees import root_of
 from . import live
@@ -81,6 +81,12 @@ def held_by_slot(progress: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
             slots = slots_of(key, progress["id"], progress["batchId"], row)
             found[key] = {slot["slot"]: bool(slot["state_rows"] or slot["state_chunks"]) for slot in slots}
     return found
+
+
+def times_by_slot(key: str, progress: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
+    """Return of a join's cells of earlier layouts by when rows expire, and have (`History.passed`)."""
+    slots = slots_of(key, progress["id"], progress["batchId"], progress["observedMetrics"][key])
+    return {slot["slot"]: (slot[UNTIL][0], slot[UNTIL][1]) for slot in slots if UNTIL in slot}
 
 
 @dataclass(frozen=True, slots=True)

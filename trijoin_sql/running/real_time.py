@@ -223,7 +223,7 @@ class _Saved:
     def check(self, spec: JoinSpec) -> None:
         """Raise where the query is another one; the listener will do so too, when there is a query that failed."""
         try:
-            follow(self.joins, [spec], [spec.units], 1)
+            follow(self.joins, [spec], [spec.units], 1, real_time=True)
         except CheckpointMismatchError as error:
             raise CheckpointMismatchError(self.place, error.getMessageParameters()["difference"]) from None
 

@@ -201,11 +201,16 @@ class ScaledQuery:
             spec = known_join(key)
             about = key, str(progress.id), int(progress.batchId)
             slots = slots_of(*about, row.asDict()) if spec is not None else []
-            if spec is None or not spec.elastic or not slots:
+            if spec is None or not spec.may_change or not slots:
+                continue
+            in_cells = spec.pivot is not None
+            if in_cells and slots[0]["slots"] > slots[0]["units"]:  # most rows are kept twice until the change is over
                 continue
             loads = self._loads.setdefault(key, {})
             loads.update({slot["slot"]: slot["state_bytes"] for slot in slots})
-            scaler = self._scalers.setdefault(key, Scaler(self.policy, shrinks=spec.bounded, step=spec.subgroups or 1))
+            scaler = self._scalers.setdefault(
+                key, Scaler(self.policy, shrinks=spec.bounded, step=spec.subgroups or 1, doubles=in_cells)
+            )
             decision = scaler.decide(progress.batchId, slots[0]["units"], loads.values())
             self._decisions.setdefault(spec.name, deque(maxlen=_KEPT)).append(decision)
             if decision.confirmed:

@@ -115,11 +115,12 @@ class Decision:
 class Scaler:
     """Applies a policy to one join, micro-batch by micro-batch; what is kept for ever does not shrink.
 
-    Units come and go in steps: one for each subgroup (003 section 5), all of which hold about as much.
+    Units come and go in steps: one for each subgroup (003 section 5), all of which hold about as much. Cells of a grid
+    double and halve, for other numbers divide few dimensions.
     """
 
-    def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True, step: int = 1) -> None:
-        self.policy, self.shrinks, self.step = policy, shrinks, step
+    def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True, step: int = 1, doubles: bool = False) -> None:
+        self.policy, self.shrinks, self.step, self.doubles = policy, shrinks, step, doubles
         self._sign, self._streak = 0, 0
 
     def decide(self, batch: int, units: int, loads: Iterable[int]) -> Decision:
@@ -128,7 +129,10 @@ class Scaler:
         load, wanted = total / (units * policy.capacity), units
         if load > policy.upper or (load < policy.lower and self.shrinks):
             steps = math.ceil(total / (policy.target * policy.capacity * self.step))
-            wanted = self.step * min(max(steps, 1), max(policy.most // self.step, 1))
+            most = max(policy.most // self.step, 1)
+            if self.doubles:
+                steps, most = 1 << (steps - 1).bit_length(), 1 << most.bit_length() - 1
+            wanted = self.step * min(max(steps, 1), most)
             if (wanted > units) != (load > policy.upper):  # limited, or rounded back to the current number
                 wanted = units
         sign = (wanted > units) - (wanted < units)
