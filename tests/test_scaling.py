@@ -57,6 +57,12 @@ def test_what_is_kept_for_ever_does_not_shrink() -> None:
     assert told(Scaler(POLICY, shrinks=False), 4, [360] * 3)[-1] == (6, 3, True)
 
 
+def test_cells_double_and_halve() -> None:
+    """Five cells would divide one dimension of a grid, and the copies of rows along the others grow."""
+    cells = {load: Scaler(POLICY, doubles=True).decide(0, 4, [load]).wanted for load in (330, 900, 5000, 100, 10, 240)}
+    assert cells == {330: 8, 900: 8, 5000: 8, 100: 2, 10: 1, 240: 4}
+
+
 def test_settings() -> None:
     assert ScalingPolicy.from_settings({}.get) is None
     assert ScalingPolicy.from_settings({"spark.trijoin.scaling.enabled": "true"}.get) == ScalingPolicy()

@@ -255,13 +255,19 @@ ELASTIC = (
     "semi_symmetric",
     "key window",
     "range window",
+    "matrix window",
+    "left join",
+    "right join",
+    "anti join in cells of a key",
+    "the closest in a window",
+    "left and anti on a row",
 )
 
 
 def other_units(it: Scenario) -> None:
     """Kill the driver and start it with other units, several times; a batch that was planned keeps its layout."""
     it.case = ELASTIC[it.seed // len(KINDS) % len(ELASTIC)]
-    bounded = CASES[it.case].watermarks
+    bounded = {**CASES, **OUTER}[it.case].watermarks
     counts = it.random.sample(range(1, 7), 4)
     if not bounded:
         counts.sort()

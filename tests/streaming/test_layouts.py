@@ -288,9 +288,10 @@ def scaling(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.rare
 @pytest.mark.usefixtures("scaling")
-def test_units_follow_the_load(tables: Tables, tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", [QUERIES["biclique"], CELLS["chain"]], ids=["units", "cells"])
+def test_units_follow_the_load(tables: Tables, tmp_path: Path, written: str) -> None:
     """A stream that grows, and keeps running: more units without a hand, the same results as in batch."""
-    random, sql, checkpoint = Random(9), QUERIES["biclique"].replace("UNITS(N)", "UNITS(1)"), tmp_path / "checkpoint"
+    random, sql, checkpoint = Random(9), written.replace("UNITS(N)", "UNITS(1)"), tmp_path / "checkpoint"
     feed(tables, random, range(5), count=90)
     found: dict[int, Bag] = {}
     tables.use(streaming=True)
