@@ -36,6 +36,7 @@ from .rules.derive_distance_bands import derive_distance_bands
 from .rules.derive_time_bands import derive_time_bands
 from .rules.grow_operator_trees import grow_operator_trees
 from .rules.mark_join_trees import mark_join_trees
+from .rules.order_branches import order_branches
 from .rules.place_exchanges import place_exchanges
 from .rules.pre_aggregate import pre_aggregate
 from .rules.prune_columns import prune_columns
@@ -168,6 +169,8 @@ STAGES: tuple[tuple[str, StageFunction], ...] = (
     ("separate_static_relations", separate_static_relations),
     # after separation, which leaves the joins of tables that are ours
     ("raise_on_pairs", raise_on_pairs),
+    # after the last stage that changes conditions: which joins may be branches follows from these
+    ("order_branches", _rule(order_branches)),
     ("place_exchanges", _rule(place_exchanges)),
     # the Two-Step Convert of 004 section 3.2
     ("create_multi_join_groups", _rule(create_multi_join_groups)),

@@ -65,8 +65,8 @@ class JoinTree:
     branches: tuple[Branch, ...]
 
 
-def read_tree(root: Node) -> JoinTree | None:
-    """Return the tree of joins that a node is the root of, None if it is none of three inputs or more."""
+def read_tree(root: Node, least: int = 3) -> JoinTree | None:
+    """Return the tree of joins that a node is the root of, None if it is none of so many inputs at least."""
     if not isinstance(root, Join) or root.by_spark:
         return None
     sources: list[Node] = []
@@ -97,7 +97,7 @@ def read_tree(root: Node) -> JoinTree | None:
     optional = {alias for _, alias in hanging}
     owner = {scan.alias: source_scan(source).alias for source in sources for scan in scans(source)}
     core = set(owner.values()) - optional
-    if not hanging or len(sources) < 3 or not _are_alike(sources):
+    if not hanging or len(sources) < least or not _are_alike(sources):
         return None
     if any(not _owners(predicate.condition, owner) <= core for predicate in predicates):
         return None

@@ -73,6 +73,42 @@ def test_an_expression_over_two_relations_of_the_core_hangs_on_neither(condition
     assert "read r and s: which rows are its partners depends on all of them" in str(above.apart)
 
 
+LATER = "{0}.ts BETWEEN s.ts AND s.ts + INTERVAL 9 SECONDS"
+
+
+@pytest.mark.parametrize(
+    ("joins", "branches", "above"),
+    [
+        ("LEFT JOIN t ON t.a > r.a + s.a AND {t} LEFT JOIN r AS v ON v.id = s.id AND {v}", ["v"], ["left"]),
+        ("LEFT JOIN t ON t.n LIKE s.n AND {t} LEFT SEMI JOIN r AS v ON v.a < s.a AND {v}", ["v"], ["left"]),
+        (
+            "LEFT ANTI JOIN t ON t.a > r.a + s.a AND {t} LEFT JOIN s AS w ON w.x * s.x < 9 AND {w} "
+            "LEFT JOIN r AS v ON v.id = s.id AND {v}",
+            ["v"],
+            ["anti", "left"],
+        ),
+        (
+            "LEFT JOIN r AS v ON v.a < s.a AND {v} LEFT JOIN t ON t.a > v.a AND {t} "
+            "LEFT JOIN s AS w ON w.a = s.a AND {w}",
+            ["v", "w"],
+            ["left"],
+        ),
+    ],
+)
+def test_what_hangs_on_one_relation_comes_first(joins: str, branches: list[str], above: list[str]) -> None:
+    """Else what hangs on several parts it from the core: a stage more, and Spark's own LEFT JOIN above ours."""
+    tree, *others = nodes(f"{CORE} {joins.format(**{one: LATER.format(one) for one in 'tvw'})}")
+    assert tree.join == "mixed"
+    assert [branch.relation for branch in tree.branches] == branches
+    assert [one.join for one in others] == above
+
+
+def test_a_join_that_would_be_alone_stays_where_it_is() -> None:
+    """One relation and one branch are no tree: nothing is gained by another order."""
+    below, above = nodes(f"{LEFT.replace('r.a = s.a', 'r.a * s.a < 9')} LEFT JOIN t ON r.x < t.x AND {NEAR}")
+    assert [one.graph.relations for one in (below, above)] == [("r", "s"), ("r", "t")]
+
+
 def test_a_branch_makes_no_two_classes_of_keys_one() -> None:
     """A result may be without its row, and then nothing makes the core's keys equal."""
     sql = "SELECT r.id FROM r JOIN s ON r.id = s.id AND s.ts = r.ts LEFT JOIN t ON t.a = r.a AND t.a = r.id AND "

@@ -102,8 +102,8 @@ class Registered:
 
     @property
     def keeps_units(self) -> bool:
-        """Whether it runs in the units of its checkpoint: where cost chose others, and where they cannot change, or only
-        with rows that are stored twice for a while, unless the user asks for others.
+        """Whether it runs in the units of its checkpoint unless the user asks for others: where cost chose those, and
+        where they cannot change, or with rows that are stored twice for a while.
         """
         return self.units_from == "cost" or not (self.spec.elastic or self.units_from in ("the hint", "the setting"))
 
