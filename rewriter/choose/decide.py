@@ -204,7 +204,10 @@ def _why_units(asked: _Asked, units_from: str, units: int | None, counts: tuple[
         case "iterative":
             return "the scheme iterative joins in one"
         case "both tested":
-            return "both sides are tested and no equality says where partners meet, so all rows come to one"
+            why = "both sides are tested and no equality says where partners meet, so all rows come to one"
+            return (
+                f"{why}; with the hint UNITS(n), on a new checkpoint, pairs are found in n units and settled in others"
+            )
         case "the hint":
             return f"the hint UNITS({units})"
         case "the setting":

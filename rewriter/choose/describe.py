@@ -117,7 +117,8 @@ def _decision(group: JoinNode | LeftAlone) -> Decision:
     """
     decision = group.decision
     if isinstance(group, JoinNode) and group.tests_pairs:
-        reason = f"{decision.reason}; Spark tests the residuals on pairs that a node of their own finds"
+        found = "its pairs are found in all units" if group.spread else "Spark tests the residuals on pairs"
+        reason = f"{decision.reason}; {found}, by a node of their own"
         decision = dataclasses.replace(decision, reason=reason)
     if isinstance(group, JoinNode) and group.apart:
         decision = dataclasses.replace(decision, reason=f"{decision.reason}; a node of its own: {group.apart}")

@@ -207,6 +207,9 @@ class JoinNode(Node):
         Of another kind: the conditions of ON over one input. A row for which one is not true has no partner.
     closest
         Which of a row's partners are results, None if all are.
+    spread
+        Whether its pairs are found in one node and its rows settled in others (`rules.settle_pairs`) to run in several
+        units.
     settles
         If set, its second input are pairs of rows of the first with partners of theirs, none earlier than that row
         (`rules.settle_pairs`). Those of a ``left`` join are results as they are, with these columns, under the names
@@ -235,6 +238,7 @@ class JoinNode(Node):
     closest: Closest | None = None
     branches: tuple[Branch, ...] = ()
     apart: str | None = None
+    spread: bool = False
     settles: tuple[OutputColumn, ...] | None = None
     candidates_of: tuple[str, ...] = ()
 
@@ -272,8 +276,8 @@ class JoinNode(Node):
 
     @property
     def tests_pairs(self) -> bool:
-        """Whether Spark has to test pairs of rows before it is known which have a partner (`rules.settle_pairs`)."""
-        return bool(self.tested) and bool(self.graph.residuals)
+        """Whether pairs of rows are found, and tested by Spark, before it is known which rows have a partner."""
+        return bool(self.tested) and (self.spread or bool(self.graph.residuals))
 
     @property
     def padded(self) -> frozenset[str]:

@@ -42,7 +42,7 @@ from .create_multi_join_groups import can_be_member
 from .join_tree import read_tree, why_apart
 from .raise_on_pairs import MAY_FAIL
 from .rule import NotApplicable, beyond_spark
-from .settle_pairs import why_unsettled
+from .settle_pairs import spreads, why_unsettled
 
 #: Why a group of streams that windows of event time equate is left alone.
 BY_WINDOWS = "it equates windows of event time, by which Spark itself joins streams and forgets their rows"
@@ -157,6 +157,7 @@ def _node_of_group(group: JoinGroup, names: _Names, block: Block | None) -> Node
         matching=matching,
         closest=closest,
         apart=apart,
+        spread=block is not None and spreads(join, sources, graph, block.hints.units),
     )
 
 

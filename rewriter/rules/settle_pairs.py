@@ -26,6 +26,7 @@ from ..plan.comparison import common_type
 from ..plan.conjuncts import Compare, CompareOp, Term
 from ..plan.decision import UNDECIDED, Decision
 from ..plan.expr import At, Constant, cast, function, infix, negation
+from ..plan.grid import key_classes
 from ..plan.join_graph import build_graph
 from ..plan.joins import Closest, NodeKind
 from ..plan.nodes import Filter, Hints, JoinNode, Node, Scan, join_node_class, scans, source_scan, transform
@@ -47,6 +48,25 @@ def why_unsettled(join: NodeKind, sources: Sequence[Node], graph: JoinGraph, clo
     if not graph.residuals:
         return None
     only = f"only Spark can evaluate {graph.residuals[0].sql}, on pairs of rows"
+    return _why_not(join, sources, graph, closest, only)
+
+
+def spreads(join: NodeKind, sources: Sequence[Node], graph: JoinGraph, units: int | None) -> bool:
+    """Return whether a FULL JOIN becomes several nodes although Spark tests nothing, to run in the units of a hint.
+
+    Alone it runs in one cell where no equality says in which of several partners meet.
+    """
+    return (
+        join == "full"
+        and (units or 1) > 1
+        and not (graph.residuals or key_classes(graph))
+        and _why_not(join, sources, graph, None, "") is None
+    )
+
+
+def _why_not(
+    join: NodeKind, sources: Sequence[Node], graph: JoinGraph, closest: Closest | None, only: str
+) -> str | None:
     if any(read_anew(part) for one in graph.residuals for part in parse_expression(one.condition.sql).walk()):
         return f"{only}, and it has another value each time, or later"
     if closest is not None and closest.count > 1:
@@ -63,7 +83,10 @@ def why_unsettled(join: NodeKind, sources: Sequence[Node], graph: JoinGraph, clo
 
 
 def settle_pairs(plan: Node) -> Node | NotApplicable:
-    """Make several nodes of each join that is not inner and has a condition which only Spark can evaluate."""
+    """Make several nodes of each join that is not inner and has a condition which only Spark can evaluate.
+
+    And of a FULL JOIN that is to run in several units (`spreads`).
+    """
 
     def visit(node: Node) -> Node:
         return _settled(node) if isinstance(node, JoinNode) and node.tests_pairs else node

@@ -50,6 +50,21 @@ def test_each_side_that_is_tested_is_settled(kind: str) -> None:
     assert settling.join == {"LEFT SEMI": "semi", "LEFT ANTI": "anti"}.get(kind, "left")
 
 
+def test_a_full_join_without_an_equality_runs_in_the_units_of_a_hint() -> None:
+    """Alone it has one cell, and so it stays where nobody asks for more: a checkpoint may have it so."""
+    sql = f"SELECT {{}} r.id, s.id AS b FROM r FULL JOIN s ON r.x < s.x AND {BOUND}"
+    settling, second, pairs = grown(sql.format("/*+ UNITS(4) */"))
+    assert {one.decision.units for one in (settling, second, pairs)} == {4}
+    assert [one.join for one in (settling, second, pairs)] == ["left", "left", "inner"]
+    (alone,) = grown(sql.format(""))
+    assert (alone.join, alone.decision.units) == ("full", 1)
+    assert "with the hint UNITS(n)" in str(alone.decision.units_reason)
+    (one,) = grown(sql.format("/*+ UNITS(1) */"))
+    assert one.join == "full"
+    (keyed,) = grown(sql.format("/*+ UNITS(4) */").replace("r.x < s.x AND", "r.a = s.a AND") + " WITHIN 5 SECONDS")
+    assert (keyed.join, keyed.decision.units) == ("full", 4)
+
+
 def test_the_watermark_is_held_back_alike_in_all_of_them() -> None:
     """They read the same rows, and must agree which are late."""
     window = f"SELECT window(r.ts, '1 minute') AS w, count(*) AS n FROM r FULL JOIN s ON {LIKE} GROUP BY 1"

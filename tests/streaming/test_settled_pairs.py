@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 import trijoin_sql
 from trijoin_sql.errors import UnsupportedQueryError
 
-from .test_outer_joins import BOUNDS, compared, streams
+from .test_outer_joins import BOUNDS, compared, outer_query, streams
+from .test_outer_joins import CONDITIONS as UNITS_DECIDE
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +66,15 @@ def settled_query(random: Random) -> str:
 def test_random_queries(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
     sql = settled_query(Random(seed))
+    found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed), tmp_path, sql)
+    assert found == wanted, sql
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.rare) for seed in range(1, 6))])
+def test_a_full_join_in_several_units(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """No equality says where partners meet: pairs are found in all units, and rows of both sides settled in others."""
+    random = Random(seed)
+    sql = outer_query("FULL", f"{random.choice(UNITS_DECIDE)} AND {random.choice(BOUNDS)}", 3)
     found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed), tmp_path, sql)
     assert found == wanted, sql
 
