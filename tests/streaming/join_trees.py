@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import itertools
+import re
 import shutil
 import sys
 import tempfile
@@ -12,8 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import trijoin_sql
+
 from ..sessions import local_session
-from .test_outer_joins import compared, streams
+from .differential import Bag, Tables, bag
+from .test_outer_joins import ARROW, compared, last_row, streams, without_last
+
+_ENOUGH = "enough of these units"
 
 #: Between a relation of the core ``{a}`` and the one that is joined ``{b}``.
 _CONDITIONS = (
@@ -88,6 +98,51 @@ def random_tree(random: Random, names: str = "rstuv") -> str:
     return f"SELECT {hint}{', '.join(columns)} {text}{' WHERE ' + ' AND '.join(where) if where else ''}"
 
 
+def with_changes(spark: SparkSession, tables: Tables, home: Path, sql: str, random: Random) -> tuple[Bag, Bag, int]:
+    """Run a tree of joins that is killed now and then and starts again in other units.
+
+    Returns
+    -------
+    What it found, what Spark batch finds, and how often its units have changed.
+    """
+    tables.use(streaming=False)
+    wanted = without_last(bag(spark.sql(sql).collect()))
+    tables.use(streaming=True)
+    found: dict[int, Bag] = {}
+    count, changes, ended = random.randrange(1, 5), 0, False
+    while True:
+        last = max(found, default=-1) + random.randrange(1, 4)
+
+        def keep(batch: DataFrame, number: int, last: int = -1 if ended else last) -> None:
+            found[number] = bag(batch.collect())
+            if number == last:
+                raise RuntimeError(_ENOUGH)
+
+        hinted = sql.replace("SELECT", f"SELECT /*+ UNITS({count}) */", 1)
+        frame = trijoin_sql.TriJoinSession.create(spark).sql(hinted)
+        writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(home / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if "kept for ever never leave" in str(error):  # an ASOF join without a bound
+                return *compared(spark, tables, home / "again", sql), 0
+            if _ENOUGH not in str(error):
+                raise
+        else:
+            if ended:
+                return without_last(sum(found.values(), bag([]))), wanted, changes
+            # Spark runs no batch without rows behind one that it has repeated; and then none is killed.
+            ended = True
+            for rank, name in enumerate("rstuv"):
+                row = last_row(rank)
+                tables.add(name, [{**row, "ts": row["ts"] + datetime.timedelta(days=1)}], ARROW)
+            tables.use(streaming=True)
+            continue
+        before, count = count, random.randrange(1, 5)
+        changes += count != before
+
+
 def _seconds(random: Random) -> int:
     return random.choice((8, 20, 35))
 
@@ -109,23 +164,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--changes", action="store_true", help="kill each query now and then, and change its units")
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="trijoin-trees-"))
     spark = local_session(home, "trees", {"spark.driver.memory": "2g", "spark.sql.join.asofJoin.enabled": "true"})
     spark.sparkContext.setLogLevel("OFF")
-    end, done, wrong = time.monotonic() + options.seconds, 0, 0
+    end, done, wrong, changed = time.monotonic() + options.seconds, 0, 0, 0
     for seed in itertools.count(options.seed):
         if time.monotonic() > end:
             break
         sql, folder = random_tree(Random(seed)), home / str(seed)
-        found, wanted = compared(spark, streams(spark, folder / "tables", seed, 25, "rstuv"), folder, sql)
+        tables = streams(spark, folder / "tables", seed, 25, "rstuv")
+        if options.changes:
+            sql = re.sub(r"/\*.*?\*/ ", "", sql)
+            found, wanted, often = with_changes(spark, tables, folder, sql, Random(seed))
+            changed += often
+        else:
+            found, wanted = compared(spark, tables, folder, sql)
         done += 1
         if found != wanted:
             wrong += 1
             print(f"seed {seed}: lost {wanted - found}, too many {found - wanted}: {sql}", flush=True)
         shutil.rmtree(folder)
     shutil.rmtree(home, ignore_errors=True)
-    print(f"{done} trees of joins from seed {options.seed}, {wrong} wrong")
+    print(f"{done} trees of joins from seed {options.seed}, {wrong} wrong, units changed {changed} times")
     return 1 if wrong else 0
 
 
