@@ -457,6 +457,11 @@ class JoinSpec:
         """Return the layouts that a stream's rows reach, first the one in which each of them is counted."""
         return (self.lead,) if self.lead is not None and rank == self.pivot else self.blocks
 
+    @property
+    def receiving(self) -> tuple[Block, ...]:
+        """The layouts that rows come to for their own sake: the newest, and of cells those up to that of the pivot."""
+        return self.blocks[: 1 if self.lead is None else self.blocks.index(self.lead) + 1]
+
     def in_layout(self, block: Block) -> JoinSpec:
         """Return the join as if this layout were the only one."""
         ranges = tuple(replace(one, shares=block.grid[one.axis]) for one in self.options.ranges) if block.grid else ()

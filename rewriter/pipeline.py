@@ -21,8 +21,20 @@ from .plan.display import plan_text
 from .plan.document import Document, Stage
 from .plan.joins import join_words, written
 from .plan.json_codec import as_object
-from .plan.nodes import Block, Join, JoinNode, LeftAlone, Node, Query, Scan, scans, walk
-from .plan.parts import Refusal
+from .plan.nodes import (
+    Block,
+    Join,
+    JoinNode,
+    LeftAlone,
+    Node,
+    Query,
+    Scan,
+    in_results,
+    own_tree,
+    scans,
+    walk,
+)
+from .plan.parts import At, Refusal
 from .predicates.terms import is_equality
 from .render.delays import held_back_in_text
 from .rules.apply_within import apply_within
@@ -384,6 +396,10 @@ def refusals(plan: Node) -> tuple[Refusal, ...]:
             found.append(Refusal(f"{words} of streams: {alone[id(node)]}", _ONE_SIDE_EACH, subject))
             continue
         if equal:
+            if (at := _waits_for_nothing(node)) is not None:
+                reason = f"Spark's {kind} waits for {'.'.join(at)}, and never gives rows that lack a row of {at[0]}"
+                hint = f"write its bound with an event time of a relation that {at[0]} is joined with"
+                found.append(Refusal(reason, hint, subject))
             if kind is not None and node.kind != "anti" and not _may_bound_times(node):
                 words = "EXISTS or IN" if node.in_where else kind
                 hint = (UNBOUNDED_OUTER.hint or "").replace("in ON", "in its WHERE" if node.in_where else "in ON")
@@ -419,6 +435,15 @@ def _never_emits(node: JoinNode) -> Iterator[Refusal]:
                 hint = ""  # there is no ON for a condition
             subject = written(node.join, node.closest)
             yield Refusal(reason, hint or "bound it with WITHIN 10 MINUTES after WHERE", subject)
+
+
+def _waits_for_nothing(join: Join) -> At | None:
+    """Return an event time by which an outer join of Spark's keeps rows of a join of ours, if it may be NULL there."""
+    kept = {"left": (join.left,), "right": (join.right,), "full": (join.left, join.right)}.get(join.kind, ())
+    sides = [side for side in kept if any(isinstance(one, JoinNode) for one in own_tree(side))]
+    padded = {(scan.alias, str(scan.event_time).lower()) for side in sides for scan, null in in_results(side) if null}
+    read = {at for one in join.predicates for at in one.condition.columns}
+    return next((at for at in sorted(read) if (at[0], at[1].lower()) in padded), None)
 
 
 def _may_bound_times(join: Join) -> bool:

@@ -138,20 +138,22 @@ class History:
             older.append(block)
         return replace(self, ends=tuple(sorted(ends.items())), leads=leads)
 
-    def retire(self, batch: int, held: Mapping[int, bool], *, by_lead: bool = False) -> History:
+    def retire(self, batch: int, held: Mapping[int, bool], following: int | None = None) -> History:
         """Return the history after the slots said, at the end of a micro-batch, whether they hold something.
 
-        A slot that said nothing counts as one that does, and so does one of cells that the pivot's rows reach.
+        A slot that said nothing counts as one that does. Empty layouts are left out from ``following`` on, a
+        micro-batch of which no task has been told anything yet: two jobs of one share what was dispatched.
         """
         reached = self._reached(batch)
-        now, block = next(one for one in reached if one[1] == self.lead(batch)) if by_lead else reached[-1]
-        used = block.slots
+        now, used = reached[-1][0], reached[-1][1].slots
         oldest = next(
             first
             for first, block in reached
             if first == now or any(held.get(slot) is not False for slot in block.slots if slot not in used)
         )
-        return self if oldest == reached[0][0] else replace(self, since=(batch, oldest))
+        if oldest == reached[0][0] or (self.since is not None and oldest <= self.since[1]):
+            return self
+        return replace(self, since=(batch if following is None else following - 1, oldest))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the history as plain data."""
@@ -203,10 +205,12 @@ def others_until(spec: JoinSpec, slot: int, stores: Mapping[str, Store]) -> int 
 
 def is_done(spec: JoinSpec, slot: int, stores: Mapping[str, Store]) -> bool:
     """Return whether a cell has no row of the pivot any more, and none comes: then what it holds joins nothing."""
-    if spec.pivot is None or spec.lead is None:
-        return False
-    older = spec.blocks[spec.blocks.index(spec.lead) + 1 :]
-    return any(slot in block.slots for block in older) and not len(stores[spec.streams[spec.pivot].alias])
+    return spec.pivot is not None and is_left(spec, slot) and not len(stores[spec.streams[spec.pivot].alias])
+
+
+def is_left(spec: JoinSpec, slot: int) -> bool:
+    """Return whether a slot is of an earlier layout to which no rows of the pivot come."""
+    return not any(slot in block.slots for block in spec.receiving)
 
 
 def obstacle(spec: JoinSpec, old: int, new: int, *, real_time: bool = False) -> str | None:

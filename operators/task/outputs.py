@@ -45,8 +45,8 @@ COUNTER_NAMES = (
 #: (``behind``: a number for each limit of `late_rows.LIMITS`, and for the rest).
 LATE_ROWS = "late_rows"
 
-#: In a report of cells of an earlier layout: when the rows expire there that are not the pivot's, and up to when rows
-#: have (`state.layout.History.passed`).
+#: In a report of cells of an earlier layout: when the rows expire there that are not the pivot's, up to when rows have
+#: (`state.layout.History.passed`), and whether no rows of the pivot come there any more.
 UNTIL = "until"
 
 #: The output column that carries counters; null in rows of results.
@@ -97,7 +97,7 @@ class Output:
         return self._packed(results, passed, forward) if self.packed else self._typed(results, passed)
 
     def report(
-        self, slot: int, tallies: list[Mapping[str, Any]], watermark: int, until: tuple[int, int] | None = None
+        self, slot: int, tallies: list[Mapping[str, Any]], watermark: int, until: tuple[int, int, bool] | None = None
     ) -> str:
         """Return the slot's counters, summed over the stages so far, and what it knows of its inputs, as JSON.
 

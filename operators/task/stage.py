@@ -29,7 +29,7 @@ from ..schemes import SCHEMES
 from ..schemes.base import Slot, Work
 from ..spec import KEEP_FREED, JoinSpec
 from ..state.clock import Clock
-from ..state.layout import is_done, others_until
+from ..state.layout import is_done, is_left, others_until
 from ..state.slot_state import SlotState
 from ..worker_memory import hold, release
 from .dispatch import BLOCK, BUNDLE, COUNTED, FILLER, PACK, PARTIAL, RESULT, slot_keys
@@ -237,7 +237,8 @@ class StageTask:
                 tally.update(state.size())
             said = [*received.counters, {**tally, "inputs": inputs, LATE_ROWS: late}]
             until = others_until(self.spec, number, slot.stores)
-            report = output.report(number, said, now.event_time, None if until is None else (until, now.expiry))
+            told = None if until is None else (until, now.expiry, is_left(self.spec, number))
+            report = output.report(number, said, now.event_time, told)
             if self.reports is None:
                 yield output.in_row(report)
             else:
@@ -271,7 +272,7 @@ class StageTask:
         if clock is None:
             self._set_timer(was_due, due, fired)
         else:
-            needed = number in self.spec.blocks[0].slots or any(map(len, state.slot.stores.values()))
+            needed = not is_left(self.spec, number) or any(map(len, state.slot.stores.values()))
             self._set_clock(clock, Clock(now.spark, due, now.spark + 1 if needed else None), fired)
 
     @property

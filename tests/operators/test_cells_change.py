@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 from trijoin_sql.operators.schemes import SCHEMES
 from trijoin_sql.operators.spec import JoinSpec, Kind
-from trijoin_sql.operators.state.layout import History, is_done, laid_out, obstacle, others_until
+from trijoin_sql.operators.state.layout import History, is_done, is_left, laid_out, obstacle, others_until
 from trijoin_sql.operators.state.manifest import MANIFEST
 from trijoin_sql.operators.state.slot_state import SlotState
 
@@ -39,7 +39,7 @@ class Changing(Cells):
         self.history = History(((0, spec.units),))
         self.chunks = []
         #: The most layouts at a time, and how many were forgotten.
-        self.most = self.forgotten = 0
+        self.layouts = self.most = self.forgotten = 0
 
     def batch(self, rows: Sequence[Row], watermark: int) -> Found:
         """Run a micro-batch, before which there may be a restart with other cells."""
@@ -49,7 +49,8 @@ class Changing(Cells):
             self.history = self.history.changed(self.number, units, apart=True, grid=grid)
         before = self.history.at(self.number)
         self.spec = laid_out(self.planned, self.history, self.number, self.first)
-        self.most = max(self.most, len(before))
+        self.forgotten += max(self.layouts - len(before), 0)
+        self.layouts, self.most = len(before), max(self.most, len(before))
         self.chunks += [Chunks() for _ in range(self.spec.slots - len(self.chunks))]
         self.route = SCHEMES[self.spec.scheme].routing.router(self.spec)
         self.times: dict[int, tuple[int, int]] = {}
@@ -59,9 +60,8 @@ class Changing(Cells):
         if self.random.random() < 0.7:
             following = number + self.random.choice((1, 2, 3))
             self.history = self.history.passed(number, self.times, following)
-            self.history = self.history.retire(number, self.held, by_lead=True)
+            self.history = self.history.retire(number, self.held, following)
             self.history = History.from_dict(self.history.to_dict())
-            self.forgotten += len(before) - len(self.history.at(self.number))
         return found
 
     def grids(self) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ class Changing(Cells):
         until = others_until(self.spec, number, stores)
         if until is not None:
             self.times[number] = until, watermark
-        self.held[number] = any(map(len, stores.values()))
+        self.held[number] = any(map(len, stores.values())) or (until is not None and not is_left(self.spec, number))
 
 
 def check(spec: JoinSpec, model: test_outer_life.Model | test_mixed_life.Model, random: Random) -> tuple[Changing, int]:
@@ -161,6 +161,26 @@ class Always:
 
     def choice(self, some: Sequence[Any]) -> Any:
         return some[0]
+
+
+def test_cells_that_rows_still_come_to_know_the_time() -> None:
+    """An empty one is called with each watermark, or it takes late rows: those of all layouts up to the pivot's."""
+    spec = test_outer_life.join("left", "equality", 2, -30_000, 0)
+    history = History(((0, 2), (3, 3, 2, 3), (5, 4, 5, 4)), leads=((7, 3),))
+    told = {batch: laid_out(spec, history, batch, (2,)) for batch in (2, 6, 7)}
+    assert {batch: [slot for slot in range(9) if is_left(one, slot)] for batch, one in told.items()} == {
+        2: [*range(2, 9)],
+        6: [],
+        7: [0, 1],
+    }
+
+
+def test_a_micro_batch_that_has_begun_keeps_its_slots() -> None:
+    """Its second job shares what the first has dispatched, and may be told more."""
+    history = History(((0, 2), (3, 4, 2, 4)), leads=((5, 3),))
+    empty = history.retire(6, {0: False, 1: False}, 8)
+    assert [len(empty.at(batch)) for batch in (6, 7, 8)] == [2, 2, 1]
+    assert empty.retire(7, {0: False, 1: False}, 9) == empty, "it is not put off"
 
 
 def test_what_cells_cannot_do() -> None:

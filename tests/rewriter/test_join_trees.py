@@ -103,6 +103,15 @@ def test_what_hangs_on_one_relation_comes_first(joins: str, branches: list[str],
     assert [one.join for one in others] == above
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
+def test_spark_does_not_wait_for_a_time_that_may_be_missing(order: tuple[int, ...]) -> None:
+    """It would keep rows without one for ever: they were lost, wherever the join is written."""
+    joins = [f"LEFT JOIN {of} ON {on}.id = {to}.id AND {on}.ts BETWEEN {to}.ts AND {to}.ts + INTERVAL 9 SECONDS"
+             for of, on, to in (("t AS v", "v", "r"), ("s AS w", "w", "v"), ("t AS z", "z", "r"))]  # fmt: skip
+    found = rewritten(f"SELECT r.id, w.id AS o FROM r {' '.join(joins[at] for at in order)}")
+    assert not found.converted or "waits for v.ts, and never gives rows that lack a row of v" in str(found.refusals)
+
+
 def test_a_join_that_would_be_alone_stays_where_it_is() -> None:
     """One relation and one branch are no tree: nothing is gained by another order."""
     below, above = nodes(f"{LEFT.replace('r.a = s.a', 'r.a * s.a < 9')} LEFT JOIN t ON r.x < t.x AND {NEAR}")

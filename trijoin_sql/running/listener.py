@@ -495,20 +495,20 @@ class LayoutListener:
 
     def _retire(self, query_id: str, progress: Mapping[str, Any]) -> None:
         running = self.running.get(query_id)
-        if running is None:
+        if running is None or running.run_id != progress["runId"]:
             return
         batch = int(progress["batchId"])
+        planned = running.execution.offsetLog().getLatestBatchId()
+        # The tasks of the next micro-batch may have been told already.
+        following = max(batch, int(planned.get()) if planned.isDefined() else batch) + 2
         joins = dict(running.joins)
         for key, held in held_by_slot(progress).items():
             if key not in joins:
                 continue
-            history, in_cells = joins[key].history, bool(joins[key].grid)
-            if in_cells:
-                planned = running.execution.offsetLog().getLatestBatchId()
-                # The tasks of the next micro-batch may have been told already.
-                following = max(batch, int(planned.get()) if planned.isDefined() else batch) + 2
+            history = joins[key].history
+            if joins[key].grid:
                 history = history.passed(batch, times_by_slot(key, progress), following)
-            joins[key] = replace(joins[key], history=history.retire(batch, held, by_lead=in_cells))
+            joins[key] = replace(joins[key], history=history.retire(batch, held, following))
         if joins != running.joins:
             running.file.write(list(joins.values()))  # before a task is told
             running.joins = joins

@@ -79,8 +79,14 @@ def held_by_slot(progress: Mapping[str, Any]) -> dict[str, dict[int, bool]]:
     for key, row in progress.get("observedMetrics", {}).items():
         if key.startswith(PREFIX):
             slots = slots_of(key, progress["id"], progress["batchId"], row)
-            found[key] = {slot["slot"]: bool(slot["state_rows"] or slot["state_chunks"]) for slot in slots}
+            found[key] = {slot["slot"]: _holds(slot) for slot in slots}
     return found
+
+
+def _holds(slot: Mapping[str, Any]) -> bool:
+    """Return whether a slot holds rows, or, of cells of an earlier layout, may get some of the pivot."""
+    *_, left = slot.get(UNTIL, (True,))
+    return bool(slot["state_rows"] or slot["state_chunks"] or not left)
 
 
 def times_by_slot(key: str, progress: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
