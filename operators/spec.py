@@ -212,6 +212,8 @@ class Options:
         For ``tree`` and ``non_materializing``: the ranks in the order of their stages; empty for their own.
     probes
         For ``matrix``: for each rank, the others in the order in which its rows probe them; empty for their own.
+    sources
+        For each rank, by which of the ranks joined before each of these is searched; empty for the best by kind.
     """
 
     pairs: bool = False
@@ -219,6 +221,7 @@ class Options:
     ranges: tuple[Ranges, ...] = ()
     order: tuple[int, ...] = ()
     probes: tuple[tuple[int, ...], ...] = ()
+    sources: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,8 @@ class Settings:
         Conjuncts that are residuals whatever they look like: their sides turned out to have types that do not compare.
     trees
         Whether joins of several kinds may be one node.
+    seen
+        The shares of pairs that were observed to match, by `plan.stored.edge_key`.
     ask
         Answers the types of expressions that are not modelled here (`sql.catalog.TypesOf`): the catalog.
     """
@@ -118,6 +120,7 @@ class Settings:
     strict: bool = False
     left_to_spark: frozenset[str] = frozenset()
     trees: bool = True
+    seen: Mapping[tuple[str, ...], float] = field(default_factory=dict, compare=False)
     ask: Callable[[Sequence[str], Mapping[tuple[str, str], str]], Sequence[str]] | None = field(
         default=None, compare=False
     )

@@ -183,6 +183,7 @@ class TriJoinSession:
         scheme: str | None = None,
         units: int | None = None,
         routing: str | tuple[str, int] | None = None,
+        selectivity: Mapping[tuple[str, str], float] | None = None,
         late_rows: bool = False,
     ) -> DataFrame:
         """Join two, three or more DataFrames on any conditions, as `sql` joins the relations of a text.
@@ -208,6 +209,9 @@ class TriJoinSession:
         scheme, units, routing
             As the hints ``SCHEME``, ``UNITS`` and ``ROUTING``: ``scheme="matrix"``, ``units=8``,
             ``routing=("contrand", 2)``.
+        selectivity
+            As the hints ``SELECTIVITY``: by two aliases the share of their pairs of rows that match,
+            ``{("r", "s"): 0.001}``.
         late_rows
             As in `sql`.
 
@@ -224,7 +228,7 @@ class TriJoinSession:
         UnsupportedQueryError
             The join cannot run on streams; or more than two DataFrames are to be joined otherwise than by inner joins.
         InvalidHintError
-            ``scheme``, ``units`` or ``routing`` cannot be followed.
+            ``scheme``, ``units``, ``routing`` or ``selectivity`` cannot be followed.
 
         Examples
         --------
@@ -235,7 +239,9 @@ class TriJoinSession:
         if not isinstance(frames, Mapping) or isinstance(on, DataFrame):
             raise TypeError('join() takes two DataFrames or more by alias: join({"r": r, "s": s}, on=...)')
         with self.late_rows(late_rows):
-            return self._join(frames, on, how, within, select, hints_of(SCHEME=scheme, UNITS=units, ROUTING=routing))
+            shares = [(*aliases, share) for aliases, share in (selectivity or {}).items()]
+            hints = hints_of(SCHEME=scheme, UNITS=units, ROUTING=routing, SELECTIVITY=shares)
+            return self._join(frames, on, how, within, select, hints)
 
     def _join(
         self,

@@ -240,7 +240,10 @@ def _spec(
             placement.grid.shares if RECORDS[placement.scheme].in_cells and placement.grid is not None else (),
             () if placement.grid is None else placement.grid.ranges,
             leaves(node.decision.options.tree),
-            tuple(tuple(map(node.graph.relations.index, order)) for _, order in node.decision.probes),
+            *(
+                tuple(tuple(map(node.graph.relations.index, order)) for _, order in orders)
+                for orders in (node.decision.probes, node.decision.sources)
+            ),
         ),
         output=output,
         bounds=_bounds(node),

@@ -89,15 +89,20 @@ class Step:
 def probe_steps(spec: JoinSpec, arriving: int, among: Sequence[int] = ()) -> tuple[Step, ...]:
     """Return how an arriving tuple probes the other streams, or those among some, in the order that the rewriter chose.
 
-    Of the edges with streams that it has joined before, the one with the most selective index finds the candidates; of
-    several such edges that of the stream which was joined first, as fewer of its rows are different.
+    Of the edges with streams that it has joined before, the one that the rewriter chose finds the candidates, else that
+    with the most selective index; of several such edges that of the stream which was joined first, as fewer of its rows
+    are different.
     """
     others = tuple(rank for rank in range(len(spec.streams)) if rank != arriving)
+    order = spec.options.probes[arriving] if spec.options.probes else others
+    sources = dict(zip(order, spec.options.sources[arriving], strict=True)) if spec.options.sources else {}
     joined, steps = [arriving], []
-    for target in spec.options.probes[arriving] if spec.options.probes else others:
+    for target in order:
         if among and target not in among:
             continue
-        source = min(joined, key=lambda one: plan_probe(spec.edge(one, target)).breadth)
+        source = sources.get(target, -1)
+        if source not in joined:
+            source = min(joined, key=lambda one: plan_probe(spec.edge(one, target)).breadth)
         checks = tuple((one, check) for one in joined if one != source for check in spec.edge(one, target).checks)
         steps.append(Step(source, target, plan_probe(spec.edge(source, target)), checks))
         joined.append(target)

@@ -14,8 +14,8 @@ from itertools import permutations
 from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
 from ..plan.conjuncts import KINDS, Band, Either, KernelPredicate
-from ..plan.cost_model import DEFAULT_UNITS, Model, growth, probe_order, search
-from ..plan.decision import Cost
+from ..plan.cost_model import DEFAULT_UNITS, Model, growth, probe_order, search, source_of
+from ..plan.decision import Cost, Selectivity
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
 from ..plan.schemes import cost_of_order
@@ -46,12 +46,16 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
     for edge in node.graph.edges:
         one, other = sorted((names.index(edge.left), names.index(edge.right)))
         most = defaults.partners / max(kept[one], kept[other], 1.0)
-        written = [predicate for predicate in edge.predicates if not predicate.derived or predicate.source]
-        shares[one][other] = shares[other][one] = _share(written, selectivity, most)
+        known = edge.share if observed else edge.declared
+        written = edge.written
+        share = _share(written, selectivity, most)
         if any(KINDS[predicate.kind].equal for predicate in written):
             equal.add((one, other))
         elif any(KINDS[predicate.kind].equal for predicate in edge.predicates):
-            implied[one, other] = min(selectivity.get("equi", 1.0), most)
+            whole = share * min(selectivity.get("equi", 1.0), most) if known is None else known
+            share, known = max(share, whole), None
+            implied[one, other] = whole / share
+        shares[one][other] = shares[other][one] = share if known is None else known
         if node.graph.not_implied(edge):
             checked.add((one, other))
         if any(isinstance(predicate, Band) and not predicate.bounds.wide for predicate in edge.predicates):
@@ -68,6 +72,28 @@ def model_of(node: JoinNode, settings: Settings, units: int | None, *, observed:
         frozenset(checked),
         frozenset(bands),
     )
+
+
+def shares_of(node: JoinNode, model: Model, defaults: CostDefaults) -> tuple[Selectivity, ...]:
+    """Return what a model takes each pair of relations with a condition to let match, and who says so."""
+    at, said = model.relations.index, dict(defaults.selectivity)
+    found = []
+    for edge in node.graph.edges:
+        if edge.counts:
+            by_kind = any(said.get(one.kind) != KINDS[one.kind].selectivity for one in edge.written)
+            share_from = edge.share_from if edge.share is not None or not by_kind else "declared"
+            share = float(f"{model.share(at(edge.left), at(edge.right)):.4g}")
+            found.append(Selectivity(edge.left, edge.right, share, share_from))
+    return tuple(found)
+
+
+def searched(node: JoinNode) -> JoinNode:
+    """Return a node without wide bands: nearly all rows that are kept lie within one."""
+    narrow = [
+        replace(edge, predicates=tuple(p for p in edge.predicates if not isinstance(p, Band) or not p.bounds.wide))
+        for edge in node.graph.edges
+    ]
+    return replace(node, graph=replace(node.graph, edges=tuple(narrow)))
 
 
 def rows_of(scan: Scan, defaults: CostDefaults) -> float:
@@ -128,17 +154,22 @@ def stores(model: Model, order: tuple[int, ...], reached: int) -> Cost:
     network += sum(model.rates[one] * stage for stage, one in enumerate(order))
     cpu = 0.0
     for start in order:
-        done, rate = frozenset((start,)), model.rates[start]
+        done, rate, joined = frozenset((start,)), model.rates[start], [start]
         for stage, other in enumerate(order):
             if other == start:
                 network += rate * reached if 0 < stage < last else 0.0
                 continue
+            source = source_of(model, joined, other)
             cpu += rate * reached * search(model.kept[other] / model.units)
+            candidates = rate * model.stored(other) * model.share(source, other)
+            for one in (source, *(one for one in joined if one != source and model.checks(one, other))):
+                cpu += candidates
+                candidates *= model.share(one, other) if one != source else 1.0
             rate *= growth(model, done, frozenset((other,)))
             done |= {other}
+            joined.append(other)
             if stage < last and len(done) < model.count:
                 network += rate if order[stage + 1] == start else rate * reached
-        cpu += rate
     return Cost(network, sum(model.kept), cpu, model.count)
 
 

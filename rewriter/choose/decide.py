@@ -9,8 +9,8 @@ has precedence over all this, then what the query's checkpoint stores.
 A hint or a setting sets the units. Without either, cost chooses them where the rates of streams are declared;
 else there are as many units as tasks that Spark runs in parallel.
 
-Rates observed in earlier queries decide nothing: a new session would not know them, and its query would not fit
-its checkpoint. They are used in what is expected and in the advice.
+Rates and selectivities observed in earlier queries decide nothing: a new session would not know them, and its query
+would not fit its checkpoint. They are used in what is expected and in the advice.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from ...errors import InvalidHintError
 from ..options import CostDefaults, Settings
-from ..plan.conjuncts import Band
-from ..plan.cost_model import Model, probe_order
+from ..plan.cost_model import Model, probe_order, source_of
 from ..plan.decision import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.grid import is_elastic, lay_out
 from ..plan.join_graph import is_connected, joined_with_all
@@ -35,7 +34,7 @@ from ..plan.schemes import RECORDS, cost_of_order
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
 from ..sql.catalog import FRAME, RATE_OPTION, RATE_SETTING
-from .cost import NOTICED, best_order, can_hash, model_of, rows_of, store_order, stores, total
+from .cost import NOTICED, best_order, can_hash, model_of, rows_of, searched, shares_of, store_order, stores, total
 from .operator_trees import cheapest_tree, costs_of_trees
 from .routing import fit_of, has_common_key, hinted, reached, takes_ranges
 
@@ -99,7 +98,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         counts, units_from = (1,), "both tested"
     candidates = _costed(asked, counts, written)
     seen = candidates
-    if any(rate.rows_from == "observed" for rate in rates):
+    if "observed" in {*(rate.rows_from for rate in rates), *(edge.share_from for edge in node.graph.edges)}:
         seen = _costed(asked, counts, written, observed=True)
     by_cost, reason, advice = _cheapest(asked, candidates, seen)
     resumed = False
@@ -124,7 +123,7 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         for scheme, one in sorted(candidates.items())
     )
     model = model_of(node, settings, found.units)
-    return Decision(
+    decision = Decision(
         cast(NodeName, join_node_class(model.count).__name__),
         chosen,
         found.units,
@@ -138,25 +137,29 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         from_checkpoint=resumed,
         units_from=units_from,
         unscaled=_unscaled(chosen, asked),
-        probes=_probes(node, settings) if RECORDS[chosen].probes else (),
+        selectivities=shares_of(node, model, settings.costs),
     )
+    return dataclasses.replace(decision, **probes_of(node, decision, settings))
 
 
-def _searched(node: JoinNode) -> JoinNode:
-    """Return a node without wide bands: nearly all rows that are kept lie within one."""
-    narrow = [
-        dataclasses.replace(
-            edge, predicates=tuple(p for p in edge.predicates if not isinstance(p, Band) or not p.bounds.wide)
-        )
-        for edge in node.graph.edges
-    ]
-    return dataclasses.replace(node, graph=dataclasses.replace(node.graph, edges=tuple(narrow)))
+def probes_of(node: JoinNode, decision: Decision, settings: Settings) -> dict[str, Any]:
+    """Return in which order rows of each relation probe the others, and by what, whatever ran before.
 
-
-def _probes(node: JoinNode, settings: Settings) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return for each relation the others in the order in which its rows probe them, whatever ran before."""
-    model, names = model_of(_searched(node), settings, None, observed=False), node.graph.relations
-    return tuple((name, tuple(names[one] for one, _ in probe_order(model, at))) for at, name in enumerate(names))
+    Nothing is stored by it, so a restart may change it.
+    """
+    model, names = model_of(searched(node), settings, None, observed=False), node.graph.relations
+    stages = leaves(decision.options.tree) if decision.scheme == "non_materializing" else ()
+    probes: dict[str, Any] = {"probes": (), "sources": ()}
+    if stages or RECORDS[decision.scheme or "matrix"].probes:
+        declared = any(edge.declared is not None for edge in node.graph.edges)
+        for at, name in enumerate(names):
+            order = [one for one in stages if one != at] or [one for one, _ in probe_order(model, at)]
+            by = [source_of(model, [at, *order[:done]], one) for done, one in enumerate(order)]
+            if not stages:
+                probes["probes"] += ((name, tuple(names[one] for one in order)),)
+            if declared:
+                probes["sources"] += ((name, tuple(names[one] for one in by)),)
+    return probes
 
 
 def _rates(node: JoinNode, defaults: CostDefaults) -> tuple[InputRate, ...]:
@@ -274,7 +277,7 @@ def _stages(asked: _Asked, written: Mapping[str, TreeOf[int]]) -> tuple[int, ...
     if not firsts:
         return None
     if scheme not in written:
-        return store_order(model_of(_searched(node), asked.settings, None, observed=False), firsts)
+        return store_order(model_of(searched(node), asked.settings, None, observed=False), firsts)
     order = leaves(written[scheme])
     if order[0] not in firsts:
         names = [node.graph.relations[one] for one in order]

@@ -9,7 +9,7 @@ from itertools import combinations, permutations
 from math import prod
 from typing import TypeAlias
 
-from ..options import CostDefaults
+from ..options import CostDefaults, Settings
 from ..plan.cost_model import Model
 from ..plan.decision import Cost
 from ..plan.grid import range_classes
@@ -18,7 +18,7 @@ from ..plan.nodes import Hints, JoinNode, Scan, source_scan
 from ..plan.parts import JoinGraph
 from ..plan.schemes import EXHAUSTIVE, RECORDS, results
 from ..plan.trees import TreeOf, leaves
-from .cost import store_order, stores, total
+from .cost import model_of, searched, store_order, stores, total
 from .routing import fit_of, has_common_key, reached
 
 #: What gives the cost of a tree over the numbers of a group's relations.
@@ -61,7 +61,8 @@ def _cost_of_node(node: JoinNode, model: Model, routing: str | None) -> Cost:
     hints = hints_of(node, model.units, routing)
     some = reached(node, hints, model)
     if hints.scheme == "non_materializing":
-        return stores(model, store_order(model, joined_with_all(node.graph)), some)
+        alone = model_of(searched(node), Settings(), None, observed=False)  # what decides it when it is a node
+        return stores(model, store_order(alone, joined_with_all(node.graph)), some)
     found = RECORDS[str(hints.scheme)].cost(model, fit_of(node, model, some, hints))
     assert found is not None
     return found

@@ -7,7 +7,7 @@ each group of units; a store is searched, and the candidates that its index find
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -30,6 +30,9 @@ CELLS = 1.7
 #: Partial results that share a row are searched for together, if a segment has as many of them a row as the first of
 #: these. Segments of a window, and of a history: of the latter most rows lie in the largest one.
 TOGETHER, IN_WINDOW, IN_HISTORY = 1.5, 10.0, 2.0
+
+#: Edges whose shares differ by no more than this factor are about equally selective.
+ALIKE = 2.0
 
 
 @dataclass(frozen=True, eq=False)  # sizes are cached by model: hashing its numbers costs more
@@ -142,6 +145,15 @@ def probe_order(model: Model, start: int) -> Iterator[tuple[int, float]]:
         rest.remove(nearest)
 
 
+def source_of(model: Model, joined: Sequence[int], target: int) -> int:
+    """Return by which of some joined relations, in their order, partial results search another one.
+
+    Of about equally selective edges it is that of the relation which was joined first: fewer of its rows are different.
+    """
+    least = min(model.share(one, target) for one in joined)
+    return next(one for one in joined if model.share(one, target) <= ALIKE * least)
+
+
 class SharedCells(Protocol):
     """In how many cells of a grid rows meet, on average; in one, where there is one cell."""
 
@@ -153,8 +165,7 @@ class SharedCells(Protocol):
 def probing(model: Model, shared_cells: SharedCells = lambda *_: 1.0, cells: int = 1) -> float:
     """Return the comparisons a second of rows that probe stream after stream, in all cells of a grid.
 
-    Of the edges with what has been joined the most selective one finds the candidates, on which the others are
-    evaluated.
+    Of the edges with what has been joined one finds the candidates (`source_of`), on which the others are evaluated.
     """
     total = 0.0
     for start, rate in enumerate(model.rates):
@@ -162,7 +173,7 @@ def probing(model: Model, shared_cells: SharedCells = lambda *_: 1.0, cells: int
         arriving = partial = rate * shared_cells(done)
         joined = [start]
         for target, factor in probe_order(model, start):
-            _, _, source = min([(model.share(one, target), at, one) for at, one in enumerate(joined)])
+            source = source_of(model, joined, target)
             more = done | {target}
             spread = shared_cells(more) / shared_cells(done)
             searched = partial

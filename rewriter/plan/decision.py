@@ -77,6 +77,16 @@ class InputRate:
 
 
 @dataclass(frozen=True, slots=True)
+class Selectivity:
+    """The share of the pairs of rows of two relations that match, for which costs are estimated, and who says so."""
+
+    left: str
+    right: str
+    share: float
+    share_from: RowsFrom
+
+
+@dataclass(frozen=True, slots=True)
 class Dimension:
     """A dimension of a grid of cells.
 
@@ -153,6 +163,8 @@ class Decision:
         Why there are this many units.
     rates
         The rows of each input that costs were estimated for, and where these numbers come from.
+    selectivities
+        What costs take the conditions between two relations to let match.
     advice
         What to declare or hint so that a scheme that looks much cheaper runs; for a checkpoint that keeps its scheme,
         that scheme.
@@ -165,6 +177,9 @@ class Decision:
         Where scaling is on: why it leaves these units alone, and what it would scale.
     probes
         For ``matrix`` and ``iterative``: the relations that the rows of each one probe, one after the other.
+    sources
+        Where selectivities were declared: likewise, by which of the relations joined before each of these is searched.
+        The operators choose by the kinds of conditions otherwise.
     shown, grid
         In the document only: the options by name, and the grid of a ``matrix``.
     """
@@ -183,6 +198,8 @@ class Decision:
     units_from: str = field(default="", metadata=HIDDEN)
     unscaled: str | None = None
     probes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    sources: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=HIDDEN)
+    selectivities: tuple[Selectivity, ...] = ()
     shown: tuple[tuple[str, Json], ...] = field(default=(), metadata={**ALWAYS, "key": "options"})
     grid: tuple[Dimension, ...] = ()
 

@@ -376,6 +376,8 @@ class Hints:
         False for NO_UNIT_AGGREGATE: results leave the units one by one.
     trees
         False for NO_JOIN_TREE: each join that is not inner is a node of its own.
+    shares
+        The values of SELECTIVITY(...): two relations, and the share of their pairs of rows that match.
     """
 
     convert: bool = True
@@ -388,6 +390,12 @@ class Hints:
     subgroups: int | None = None
     aggregate: bool = True
     trees: bool = True
+    shares: tuple[tuple[str, str, float], ...] = ()
+
+    @property
+    def steers(self) -> bool:
+        """Whether they ask for something; what is declared only informs costs."""
+        return dataclasses.replace(self, shares=()) != Hints()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...errors import PlanError
-from .conjuncts import Compare, Either, KernelPredicate, Residual, Term
+from .conjuncts import KINDS, Compare, Either, KernelPredicate, Residual, Term
 from .json_codec import HIDDEN
 
 Shape = Literal["pair", "chain", "cyclic", "star", "clique", "general", "disconnected"]
@@ -61,11 +61,21 @@ class OutputColumn:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The kernel predicates between two relations of a join group; ``left`` comes before ``right`` in plan order."""
+    """The kernel predicates between two relations of a join group; ``left`` comes before ``right`` in plan order.
+
+    Parameters
+    ----------
+    left, right, predicates
+        The relations and what joins them.
+    share, share_from
+        The share of their pairs of rows that match, as far as it is known, and who says so.
+    """
 
     left: str
     right: str
     predicates: tuple[KernelPredicate, ...]
+    share: float | None = None
+    share_from: RowsFrom = "assumed"
 
     def __post_init__(self) -> None:
         for predicate in self.predicates:
@@ -76,6 +86,21 @@ class Edge:
     def derived(self) -> bool:
         """True if every predicate on the edge follows from others."""
         return all(predicate.derived for predicate in self.predicates)
+
+    @property
+    def declared(self) -> float | None:
+        """The share that a hint declares, None if none does."""
+        return self.share if self.share_from == "declared" else None
+
+    @property
+    def written(self) -> tuple[KernelPredicate, ...]:
+        """The user's own predicates, and what one of these between just these relations implies."""
+        return tuple(predicate for predicate in self.predicates if not predicate.derived or predicate.source)
+
+    @property
+    def counts(self) -> bool:
+        """Whether costs count it: the user wrote something of it, or it is an equality, though others imply it."""
+        return bool(self.written) or any(KINDS[predicate.kind].equal for predicate in self.predicates)
 
 
 @dataclass(frozen=True, slots=True)

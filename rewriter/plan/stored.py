@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from .nodes import JoinNode
-from .parts import JoinGraph
+from .nodes import JoinNode, source_scan
+from .parts import Edge, JoinGraph
 from .trees import TreeOf, order_text
 
 
@@ -63,6 +63,12 @@ class Stored:
 def conditions_of(graph: JoinGraph) -> tuple[str, ...]:
     """Return the conditions of a group's edges, sorted."""
     return tuple(sorted(" AND ".join(predicate.sql for predicate in edge.predicates) for edge in graph.edges))
+
+
+def edge_key(node: JoinNode, edge: Edge) -> tuple[str, ...]:
+    """Return by what an edge is known in other plans: what its relations read, by alias, and its conditions."""
+    reads = (scan for scan in map(source_scan, node.sources) if scan.alias in (edge.left, edge.right))
+    return (*(f"{scan.relation} AS {scan.alias}".lower() for scan in reads), *(one.sql for one in edge.predicates))
 
 
 def _named(tree: TreeOf[int], names: tuple[str, ...]) -> TreeOf[str]:

@@ -21,7 +21,6 @@ from ..plan.joins import Closest, NodeKind
 from ..plan.nodes import (
     Block,
     Exchange,
-    Hints,
     Join,
     JoinGroup,
     LeftAlone,
@@ -231,7 +230,7 @@ def _by_windows(root: Node, block: Block) -> str | None:
     read = {*block.required, *(at for join in joins for one in join.predicates for at in one.condition.columns)}
     if (
         block.within is not None
-        or dataclasses.replace(block.hints, trees=True) != Hints()
+        or dataclasses.replace(block.hints, trees=True).steers
         or not all(scan.streaming for scan in streams.values())
         or any(types.get(at) in TIMES for at in read)
         or not all(join.kind == "inner" and equated(join) for join in joins)

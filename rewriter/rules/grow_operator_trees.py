@@ -10,11 +10,12 @@ tree ``(r, s), (t, u)`` ``BiJoin(BiJoin(r, s), BiJoin(t, u))``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from itertools import chain, count
+from collections.abc import Iterator, Mapping
+from itertools import chain, count, product
+from math import prod
 from typing import Any, TypeAlias
 
-from ..choose.decide import decide
+from ..choose.decide import decide, probes_of
 from ..choose.operator_trees import hints_of
 from ..event_time.bounds import keep_for
 from ..event_time.event_times import RESULT_TIME, event_times
@@ -22,7 +23,7 @@ from ..options import Settings
 from ..plan.conjuncts import KernelPredicate
 from ..plan.join_graph import build_graph
 from ..plan.nodes import JoinNode, Node, Scan, join_node_class, source_scan, transform
-from ..plan.parts import Column, OutputColumn, Retention, TimeBound, unused
+from ..plan.parts import Column, Edge, JoinGraph, OutputColumn, Retention, TimeBound, unused
 from ..plan.trees import INNER, TreeOf, leaves
 from ..predicates.terms import MovedColumns
 from .rule import NotApplicable
@@ -72,7 +73,7 @@ def _split(node: JoinNode, tree: Tree, names: Iterator[str]) -> JoinNode:
         one, other = map(order.index, changed.relations)
         root_predicates.append(changed if one < other else changed.mirrored())
     output = tuple(map(moved.output, node.output))
-    graph = build_graph(order, [*root_predicates, *node.graph.residuals])
+    graph = _with_shares(build_graph(order, [*root_predicates, *node.graph.residuals]), node.graph, {alias: members})
     stored_scan = scan_of(inner, _split(inner, nested, names), alias)
     bounds = [b for b in node.graph.time_bounds if not {b.left, b.right} & set(members)]
     if stored_scan.event_time is not None:
@@ -114,7 +115,7 @@ def _inner(
             needed[alias, column_name] = (unique, types.get((alias, column_name), "unknown"))
     output = tuple(OutputColumn(unique, alias, one, kind) for (alias, one), (unique, kind) in needed.items())
     sources = tuple(node.sources[node.graph.relations.index(alias)] for alias in members)
-    graph = build_graph(members, within)
+    graph = _with_shares(build_graph(members, within), node.graph, {})
     bounds = tuple(b for b in node.graph.time_bounds if b.left in members and b.right in members)
     graph = dataclasses.replace(graph, time_bounds=bounds)
     kept = tuple(
@@ -126,11 +127,29 @@ def _inner(
     return dataclasses.replace(inner, result_time=RESULT_TIME, event_times=(RESULT_TIME,))
 
 
+def _with_shares(graph: JoinGraph, before: JoinGraph, parts: Mapping[str, tuple[str, ...]]) -> JoinGraph:
+    """Return a graph over parts of another one, with the shares that were declared between their members."""
+
+    def told(edge: Edge) -> Edge:
+        ends = (parts.get(one, (one,)) for one in (edge.left, edge.right))
+        edges = [before.edge(*pair) for pair in product(*ends)]
+        said = [one.declared for one in edges if one is not None and one.declared is not None]
+        return dataclasses.replace(edge, share=prod(said), share_from="declared") if said else edge
+
+    return dataclasses.replace(graph, edges=tuple(map(told, graph.edges)))
+
+
 def _decided(node: JoinNode) -> JoinNode:
-    """Return a node of the tree with its own decision: the units are those of the group."""
+    """Return a node of the tree with its own decision: the units are those of the group.
+
+    What is declared of its edges decides how rows probe, and nothing that a checkpoint would know it by.
+    """
     hints = hints_of(node, node.decision.units, node.decision.options.routing)
+    untold = tuple(dataclasses.replace(edge, share=None, share_from="assumed") for edge in node.graph.edges)
+    found = decide(dataclasses.replace(node, graph=dataclasses.replace(node.graph, edges=untold)), hints, Settings())
     decision = dataclasses.replace(
-        decide(node, hints, Settings()),
+        found,
+        **probes_of(node, found, Settings()),
         reason="as a node of an operator tree with so many inputs runs",
         units_reason="those of the group",
         units_from=node.decision.units_from,

@@ -26,7 +26,6 @@ from ..plan.nodes import (
     Block,
     Exchange,
     Filter,
-    Hints,
     Join,
     LeftAlone,
     Node,
@@ -63,7 +62,7 @@ def separate_static_relations(plan: Node, settings: Settings) -> Node | NotAppli
             if name.lower() not in known:
                 raise InvalidHintError(f"TRIJOIN({', '.join(block.hints.relations)})", f"there is no relation {name}")
         named = frozenset(name.lower() for name in block.hints.relations)
-        tables = settings.tables if block.hints == Hints() else "all"
+        tables = "all" if block.hints.steers else settings.tables
         tested = transform(block.input, lambda node: _tested(node, tables), own=True)
         scope = Scope.of(block.input, ansi=settings.ansi)
         return dataclasses.replace(

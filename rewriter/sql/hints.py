@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..options import MOST_UNITS
 from ..plan.nodes import Hints
 from ..plan.schemes import RECORDS
 from ..plan.trees import TreeOf, read_tree
+from .catalog import positive
 from .dialect import closest_of, render
 from .statement import Statement, parse_statement
 
@@ -30,7 +31,8 @@ def read_hints(select: exp.Select) -> Hints:
     Raises
     ------
     InvalidHintError
-        SCHEME, UNITS, ROUTING or INTERMEDIATES has an unknown value; or a name looks like a misspelt hint of ours.
+        SCHEME, UNITS, ROUTING, INTERMEDIATES or SELECTIVITY has an unknown value; or a name looks like a misspelt hint
+        of ours.
     """
     hints, seen = Hints(), set[str]()
     hint = select.args.get("hint")
@@ -66,24 +68,26 @@ def read_hints(select: exp.Select) -> Hints:
                 hints = dataclasses.replace(hints, intermediates=values[0])
             case "ROUTING":
                 hints = dataclasses.replace(hints, **_routing(values, render(item)))
+            case "SELECTIVITY":
+                hints = dataclasses.replace(hints, shares=(*hints.shares, _share(values, render(item), hints)))
             case _ if meant := get_close_matches(name, OUR_HINTS, 1, 0.8):  # Spark would ignore it
                 raise InvalidHintError(render(item), f"there is none of that name, perhaps {meant[0]} is meant")
     return hints
 
 
-def hints_of(**values: str | int | tuple[str | int, ...] | None) -> str:
-    r"""Return our hints with these arguments as SQL, an empty text if none has a value.
+def hints_of(**values: str | int | tuple[object, ...] | Sequence[tuple[object, ...]] | None) -> str:
+    r"""Return our hints with these arguments as SQL, an empty text if none has a value; of a list one for each tuple.
 
     Examples
     --------
-    >>> hints_of(SCHEME="matrix", UNITS=None, ROUTING=("contrand", 2))
-    "/*+ SCHEME('matrix'), ROUTING('contrand', 2) */ "
+    >>> hints_of(SCHEME="matrix", UNITS=None, ROUTING=("contrand", 2), SELECTIVITY=[("r", "s", 0.01)])
+    "/*+ SCHEME('matrix'), ROUTING('contrand', 2), SELECTIVITY('r', 's', 0.01) */ "
     """
     hints = []
     for name, value in values.items():
-        listed = value if isinstance(value, tuple) else () if value is None else (value,)
-        texts = [str(one) if isinstance(one, int) else exp.Literal.string(str(one)) for one in listed]
-        if listed:
+        several = value if isinstance(value, list) else [] if value is None else [value]
+        for listed in (one if isinstance(one, tuple) else (one,) for one in several):
+            texts = [str(one) if isinstance(one, int | float) else exp.Literal.string(str(one)) for one in listed]
             hints.append(f"{name}({', '.join(one if isinstance(one, str) else render(one) for one in texts)})")
     return f"/*+ {', '.join(hints)} */ " if hints else ""
 
@@ -129,12 +133,24 @@ def _routing(values: list[str], hint: str) -> dict[str, Any]:
     )
 
 
+def _share(values: list[str], hint: str, hints: Hints) -> tuple[str, str, float]:
+    """Read two relations, and the share of their pairs of rows that match."""
+    one, other, text = values if len(values) == 3 else ("", "", "")
+    share = positive(text)
+    if share is None or share > 1 or one.lower() == other.lower():
+        reason = "it takes two relations and the share of their pairs that match, above 0 and up to 1"
+        raise InvalidHintError(hint, f"{reason}: SELECTIVITY(r, s, 0.001)")
+    if any({one.lower(), other.lower()} == {a.lower(), b.lower()} for a, b, _ in hints.shares):
+        raise InvalidHintError(hint, f"SELECTIVITY of {one} and {other} stands there twice")
+    return one, other, share
+
+
 #: Hints that choose one of several.
 _CHOICES = ("SCHEME", "UNITS", "ROUTING", "INTERMEDIATES")
 
 OUR_HINTS = (
     *("NO_TRIJOIN", "NO_UNIT_AGGREGATE", "NO_JOIN_TREE", "TRIJOIN"),
-    *("SCHEME", "UNITS", "ROUTING", "INTERMEDIATES"),
+    *("SCHEME", "UNITS", "ROUTING", "INTERMEDIATES", "SELECTIVITY"),
 )
 
 

@@ -113,7 +113,7 @@ def test_payloads_go_on_under_other_settings(
 
 @pytest.mark.parametrize("copied", [True, False], ids=["with the copies", "from the chunks"])
 def test_a_probe_order_may_be_another_after_a_restart(copied: bool, local: Path) -> None:
-    """Rates that are declared since then change it, and with it the indexes that a stream has."""
+    """Rates and selectivities that are declared since then change it, and with it the indexes that a stream has."""
     columns = ("id", "a", "b")
     streams = tuple(StreamSpec(f"s{r}", (("id", f"id{r}"),), columns, "route", ((r, "route"),)) for r in range(3))
     edges = (
@@ -121,8 +121,9 @@ def test_a_probe_order_may_be_another_after_a_restart(copied: bool, local: Path)
         EdgeSpec(0, 2, (Compare("=", "a", "a"),)),
         EdgeSpec(1, 2, (Band("b", "b", 0, 2),)),
     )
-    orders = ((1, 2), (0, 2), (0, 1)), ((2, 1), (2, 0), (1, 0))
-    tasks = [Task(JoinSpec("j", streams, edges, "matrix", 1, options=Options((1, 1, 1), probes=one))) for one in orders]
+    first = Options((1, 1, 1), probes=((1, 2), (0, 2), (0, 1)))
+    then = Options((1, 1, 1), probes=((2, 1), (2, 0), (1, 0)), sources=((0, 2), (1, 1), (2, 2)))
+    tasks = [Task(JoinSpec("j", streams, edges, "matrix", 1, options=one)) for one in (first, then)]
     indexes = [{r: set(store.sort_orders) for r, store in IterativeUnit(task.spec).stored.items()} for task in tasks]
     assert indexes[0] != indexes[1]
     tasks[1].stages = [(chunks, make) for (chunks, _), (_, make) in zip(tasks[0].stages, tasks[1].stages, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import chain as chain_of
 from itertools import permutations
 from random import Random
@@ -336,6 +337,8 @@ def test_iterative_probing_searches_the_most_selective_edge() -> None:
     spec = JoinSpec("j", streams(3, COLUMNS), edges, "matrix", 1, None, options)
     assert [(step.source, step.target) for step in probe_steps(spec, 0)] == [(0, 2), (2, 1)]
     assert [(step.source, step.target) for step in probe_steps(spec, 1)] == [(1, 2), (2, 0)]
+    told = replace(spec, options=replace(options, sources=((0, 0), (1, 1), (2, 2))))
+    assert [(step.source, step.target) for step in probe_steps(told, 1)] == [(1, 2), (1, 0)], "as the rewriter says"
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

@@ -11,7 +11,7 @@ from trijoin_sql.rewriter.choose.routing import fit_of
 from trijoin_sql.rewriter.options import CostDefaults, Settings
 from trijoin_sql.rewriter.plan.cost_model import Model
 from trijoin_sql.rewriter.plan.decision import Cost
-from trijoin_sql.rewriter.plan.nodes import JoinNode
+from trijoin_sql.rewriter.plan.nodes import JoinNode, walk
 from trijoin_sql.rewriter.plan.schemes import RECORDS, cost_of_order
 from trijoin_sql.rewriter.plan.trees import tree_text
 
@@ -172,3 +172,55 @@ def test_many_cells_are_decided_quickly() -> None:
     (chosen,) = (a for a in decision.alternatives if a.chosen)
     assert chosen.scheme == "matrix"
     assert chosen.cost.network > 6000
+
+
+RING = "SELECT {} a.id FROM r a JOIN s b ON ABS(a.a - b.a) < 2 JOIN t c ON ABS(b.id - c.id) < 2 AND ABS(a.id - c.a) < 2"
+
+
+def test_a_selectivity_is_of_two_relations() -> None:
+    """Two conditions of one kind differ; what is declared replaces the kind's number, and its limit of ten partners."""
+    hints = "/*+ SELECTIVITY(b, A, 0.2), SELECTIVITY(b, c, 1e-6), SCHEME('matrix') */"
+    decision = node(RING.format(hints)).decision
+    found = {(one.left, one.right): (one.share, one.share_from) for one in decision.selectivities}
+    assert found == {
+        ("a", "b"): (0.2, "declared"),
+        ("a", "c"): (pytest.approx(10 / 3.6e6, rel=1e-3), "assumed"),
+        ("b", "c"): (1e-6, "declared"),
+    }
+    by_kind = Settings(costs=CostDefaults(selectivity=(("band", 0.5),)))
+    assert [one.share_from for one in node(RING.format(""), by_kind).decision.selectivities] == ["declared"] * 3
+
+
+def test_rows_probe_by_what_is_declared() -> None:
+    """First where they find fewest, and of the relations that are joined by the one that finds fewest."""
+    assert node(RING.format("/*+ SCHEME('matrix') */")).decision.sources == ()
+    hints = "/*+ SELECTIVITY(a, b, 1e-6), SELECTIVITY(a, c, 0.2), SELECTIVITY(b, c, 1e-6), SCHEME('matrix') */"
+    decision = node(RING.format(hints)).decision
+    assert dict(decision.probes) == {"a": ("b", "c"), "b": ("a", "c"), "c": ("b", "a")}
+    assert dict(decision.sources) == {"a": ("a", "b"), "b": ("b", "b"), "c": ("c", "b")}
+
+
+def test_an_equality_that_others_imply_has_what_is_declared() -> None:
+    sql = "SELECT {} r.id FROM r JOIN s ON r.id = s.id JOIN t ON s.id = t.id WHERE r.a < t.a"
+    model = model_of(node(sql.format("/*+ SELECTIVITY(r, t, 0.02) */")), Settings(), 2)
+    assert model.share(0, 2) == pytest.approx(0.02)
+    assert model.shares[0][2] == pytest.approx(dict(CostDefaults().selectivity)["range"])
+    model = model_of(node(sql.format("/*+ SELECTIVITY(r, t, 0.8) */")), Settings(), 2)
+    assert (model.share(0, 2), model.implied[0, 2]) == (pytest.approx(0.8), 1)
+
+
+def test_nodes_of_an_operator_tree_probe_by_what_is_declared_and_store_as_before() -> None:
+    """A checkpoint of a tree does not hold the stages of its nodes: a declaration must not change them."""
+    sql = "SELECT /*+ {} SCHEME('operator_tree((q, r), s, t)') */ r.id FROM r q JOIN r ON q.a < r.a JOIN s "
+    sql += "ON ABS(r.a - s.a) < 2 JOIN t ON ABS(s.id - t.id) < 2 AND ABS(q.id - t.a) < 2 WITHIN 1 MINUTE"
+    shares = "SELECTIVITY(r, s, 0.9), SELECTIVITY(s, t, 1e-7), SELECTIVITY(q, t, 0.5),"
+    plain, told = (rewritten(sql.format(some)).plan for some in ("", shares))
+    assert plain is not None
+    assert told is not None
+    before, after = (
+        [one.decision for one in walk(plan) if isinstance(one, JoinNode) and len(one.sources) == 3]
+        for plan in (plain, told)
+    )
+    assert before[0].scheme == after[0].scheme == "non_materializing"
+    assert before[0].options == after[0].options
+    assert (before[0].sources, bool(after[0].sources)) == ((), True)

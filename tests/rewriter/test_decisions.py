@@ -599,3 +599,42 @@ def test_costs_least_is_what_the_table_shows() -> None:
                     assert decision.scheme in free, query
                     assert min(map(float, filter(None, free.values()))) == free[decision.scheme], query
     assert said > 10
+
+
+SAID = "SELECTIVITY(x, y, 0.5)"
+
+
+@pytest.mark.parametrize(
+    ("hint", "reason"),
+    [
+        ("SELECTIVITY(r, s)", "above 0 and up to 1: SELECTIVITY"),
+        ("SELECTIVITY(r, s, 0)", "above 0 and up to 1"),
+        ("SELECTIVITY(r, s, 1.5)", "above 0 and up to 1"),
+        ("SELECTIVITY(r, r, 0.5)", "it takes two relations"),
+        ("SELECTIVITY(r, s, 0.5), SELECTIVITY(S, r, 0.1)", "stands there twice"),
+        ("SELECTIVITY(r, q, 0.5)", "no condition that the units evaluate joins r and q"),
+        ("SELECTIVITY(r, t, 0.5)", "no condition that the units evaluate joins r and t"),
+    ],
+)
+def test_a_selectivity_that_says_nothing_is_refused(hint: str, reason: str) -> None:
+    with pytest.raises(InvalidHintError, match=re.escape(reason)):
+        decided(NEAR.format(f"/*+ {hint} */"))
+
+
+def test_a_declared_selectivity_makes_no_join_ours() -> None:
+    """Else a query could not have it at a restart; other hints ask for us."""
+    sql = "SELECT /*+ {} */ x.id FROM p x JOIN p y ON x.id = y.id"
+    found = [rewrite(sql.format(hint), read_script("CREATE TABLE p (id INT)")[0]) for hint in ("UNITS(2)", SAID)]
+    assert [one.converted for one in found] == [True, False]
+
+
+def test_a_declared_selectivity_chooses_the_scheme_but_not_on_a_checkpoint() -> None:
+    """A join that finds nothing first is worth a stage; a checkpoint keeps its scheme, as for rates."""
+    told = NEAR.format("/*+ SELECTIVITY(r, s, 1e-9), SELECTIVITY(s, t, 0.9) */")
+    rows = dict.fromkeys("rst", 2000.0)
+    assert decided(NEAR, **rows).scheme == "matrix"
+    assert decided(told, **rows).scheme == "tree"
+    stored = Settings(parallelism=8, stored=(Stored(("r", "s", "t"), "matrix", 8),))
+    kept = decided(told, stored, **rows)
+    assert (kept.scheme, kept.units, kept.from_checkpoint) == ("matrix", 8, True)
+    assert "on a new one tree would run" in str(kept.advice)

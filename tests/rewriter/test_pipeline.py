@@ -49,7 +49,8 @@ def test_the_json_object_is_the_contract() -> None:
         ],
     }
     assert group["graph"]["residuals"] == ["r.x + s.x > t.x"]
-    ours = {"options", "expected", "units_reason", "rates", "advice", "from_checkpoint", "probes", "grid"}
+    ours = {"options", "expected", "units_reason", "rates", "selectivities", "advice"}
+    ours |= {"from_checkpoint", "probes", "grid"}
     assert group["decision"].keys() == {"node", "scheme", "units", "reason", "alternatives"} | ours
     assert group["decision"]["alternatives"][0].keys() == {"scheme", "cost", "chosen", "total", "untaken"}
     assert group["decision"]["alternatives"][0]["cost"].keys() == {"network", "memory", "cpu", "stages"}

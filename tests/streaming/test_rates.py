@@ -178,3 +178,32 @@ def test_a_tree_is_told_apart_from_a_name_with_an_underscore(
     (file,) = (checkpoint / "trijoin").glob("joins-*.json")
     joins = json.loads(file.read_text())["joins"]
     assert sorted(layout for join in joins for _, layout in join["layouts"]) == [2, 2, 3]
+
+
+def test_a_selectivity_comes_and_goes_at_restarts(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+    """Rows then probe in another order, by other relations: the checkpoint is the same, and so are the results."""
+    random, checkpoint = Random(8), tmp_path / "checkpoint"
+    tj, found = trijoin_sql.TriJoinSession.create(spark), bag([])
+    cycle = f"{CHAIN} AND ABS(r.x - t.x) < 100".replace("SELECT", "SELECT /*+ SCHEME('matrix') */", 1)
+    said = "SCHEME('matrix'), SELECTIVITY(r, s, 0.001), SELECTIVITY(t, r, 0.01), SELECTIVITY(s, t, 0.9)"
+    plans = []
+    for number, sql in enumerate((cycle, cycle.replace("SCHEME('matrix')", said), cycle)):
+        feed(tables, random, range(number, number + 1))
+        tables.use(streaming=True)
+        decision = tj.explain(sql).to_dict()["groups"][0]["decision"]  # type: ignore[index,call-overload]
+        plans.append((decision["probes"], decision["selectivities"][0]["share_from"]))
+        found += run_stream(tj.sql(sql), checkpoint)
+    assert [who for _, who in plans] == ["assumed", "declared", "assumed"]
+    assert (plans[0][0]["t"], plans[1][0]["t"]) == (["s", "r"], ["r", "s"])
+    assert found == in_batch(tables, cycle)
+
+
+def test_dataframes_declare_selectivities(spark: SparkSession, tables: Tables) -> None:
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    frames = {"r": spark.table("r"), "other": spark.table("s")}
+    told = {("other", "r"): 0.015}
+    frame = tj.join(frames, "r.x < other.x", select=["r.id"], within="1 minute", selectivity=told)
+    assert "declared: r and other 0.015" in str(tj.explain(frame))
+    with pytest.raises(trijoin_sql.InvalidHintError, match="above 0 and up to 1"):
+        tj.join(frames, "r.x < other.x", select=["r.id"], within="1 minute", selectivity={("r", "other"): 1.5})

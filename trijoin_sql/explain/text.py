@@ -27,6 +27,7 @@ from .wording import (
     scaling_sentences,
     seconds,
     shape_sentence,
+    share_sentence,
     skew,
     skew_advice,
     tested_sentence,
@@ -105,6 +106,8 @@ def _group(group: Group, groups: int) -> _Branch:
         branch.below.append(_Branch("partners", [_Hanging(tested, 0)]))
     if decision.rates:
         branch.below.append(_Branch("rows that costs are estimated for", [_Hanging(rate_sentence(group), 0)]))
+    if decision.selectivities:
+        branch.below.append(_Branch("pairs of rows that are expected to match", [_Hanging(share_sentence(group), 0)]))
     if decision.shown:
         branch.below.append(
             _Branch("options", [f"{name} = {option(group, name, value)}" for name, value in decision.shown])

@@ -221,6 +221,14 @@ def rate_sentence(group: Group) -> str:
     return "; ".join(f"{who}: {', '.join(rows)}" for who, rows in said.items())
 
 
+def share_sentence(group: Group) -> str:
+    """Return the shares of pairs that the costs of a group are estimated for, and where they come from."""
+    said: dict[str, list[str]] = {}
+    for one in group.decision.selectivities:
+        said.setdefault(one.share_from, []).append(f"{one.left} and {one.right} {one.share:g}")
+    return "; ".join(f"{who}: {', '.join(shares)}" for who, shares in said.items())
+
+
 def why_endless(stream: StreamState) -> str:
     """Return why a stream's rows are kept for ever and what would bound them; that they are kept is said elsewhere."""
     return (stream.advice or "").removeprefix(f"{stream.alias} is kept for ever (UNBOUNDED): ")
