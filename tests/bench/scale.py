@@ -33,7 +33,19 @@ from . import calibrate
 from .processes import Cpu, cpu_of
 from .report import write_json
 from .runners import trijoin_runner
-from .simulate import COUNTED, MEASURED, MOST_SLOTS, Data, Planned, balance, count, measured_costs, plan, totals
+from .simulate import (
+    COUNTED,
+    MEASURED,
+    MOST_SLOTS,
+    Data,
+    Planned,
+    balance,
+    count,
+    measured_costs,
+    measured_shares,
+    plan,
+    totals,
+)
 from .workloads import WORKLOADS, check, query, watermark
 
 #: The name on the command line, the workloads and the rows where none are given.
@@ -153,7 +165,8 @@ def measure_scale(
                     typer.echo(line)
             if output == "text":
                 streams = len(WORKLOADS[name].streams)
-                out.print(scale_table(f"{name}: {streams} x {rows or ROWS:,} rows, figures by tuple", found))
+                told = "at most " if WORKLOADS[name].shares else ""
+                out.print(scale_table(f"{name}: {streams} x {told}{rows or ROWS:,} rows, figures by tuple", found))
                 for told in winners(found):
                     out.print(told)
             if json_file is not None:
@@ -207,10 +220,10 @@ def points(
 ) -> Iterator[Point]:
     """Yield each scheme in each number of units; with a session also as it runs there."""
     data = Data.of(WORKLOADS[name], rows, seed)
-    costs = measured_costs(data)
+    costs, shares = measured_costs(data), measured_shares(data)
     for units in counts:
         for engine in engines(name, chosen, units):
-            planned = plan(data, engine, units, costs)
+            planned = plan(data, engine, units, costs, shares)
             measured, cpu = ([], None) if spark is None else on_spark(spark, planned, data, engine)
             yield point(planned, data, costs, engine, units, measured, cpu)
 
@@ -225,8 +238,7 @@ def point(
     cpu: Cpu | None,
 ) -> Point:
     """Return what is predicted and counted of a scheme, by tuple."""
-    streams = len(data.workload.streams)
-    tuples, stored = data.more * streams, data.kept * streams
+    tuples, stored = data.more * data.streams, data.kept * data.streams
     slots = count(planned, data)
 
     def by_tuple(found: Mapping[str, float]) -> dict[str, float]:
@@ -251,7 +263,7 @@ def point(
         spread,
         work,
         None if routed else 1e6 * units / (work * busiest),
-        None if cpu is None else cpu.total / (streams * (data.rows + data.more)),
+        None if cpu is None else cpu.total / (data.streams * (data.rows + data.more)),
     )
 
 
@@ -276,7 +288,7 @@ def on_spark(spark: Any, planned: Planned, data: Data, engine: str) -> tuple[lis
         sources = {name: folder / name for name in data.workload.streams}
         for name, source in sources.items():
             source.mkdir()
-            for number, (first, last) in enumerate(data.cuts()):
+            for number, (first, last) in enumerate(data.cuts(data.part(name))):
                 path = source / f"{number:05d}.parquet"
                 pq.write_table(data.tables[name].rows.slice(first, last - first), path)
                 os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))

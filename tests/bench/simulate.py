@@ -1,7 +1,7 @@
 """A workload under a scheme in any number of units, without Spark: predicted, and counted.
 
 What is planned is what the rewriter plans, with the declared rates and the measured selectivities of the data, as a
-user declares them (``spark.trijoin.rate.*``, ``spark.trijoin.selectivity.*``). What runs is what its decision compiles
+user declares them (``spark.trijoin.rate.*``, ``SELECTIVITY(r, s, 0.001)``). What runs is what its decision compiles
 to: the same router, the same slots. Only Spark's shuffle, its state store and its clock are missing. An operator tree
 is several joins: the lower ones' results are inputs of the upper ones.
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
+from trijoin_sql.operators.checks import EdgeSpec
 from trijoin_sql.operators.compile.compiling import Compiling
 from trijoin_sql.operators.compile.inputs import read_inputs
 from trijoin_sql.operators.compile.node import Prepared, prepare
@@ -65,9 +65,10 @@ class Data:
     workload
         What they are for.
     rows
-        Rows of each stream before those that are counted; with a window, half of them are in it.
+        Rows of the largest stream before those that are counted; with a window, half of them are in it. The others have
+        the workload's shares of it.
     more
-        Rows of each stream that are counted.
+        Rows of it that are counted.
     tables
         By stream.
     """
@@ -81,19 +82,24 @@ class Data:
     def of(cls, workload: Workload, rows: int, seed: int = 1) -> Data:
         """Generate the data of a workload: the rows that ``python -m tests.bench`` gives to every engine."""
         more = MEASURED * max(rows // PART, 1)
-        domain, tables = workload.domain(rows), {}
-        for number, stream in enumerate(workload.streams):
-            made = table(workload, number, np.random.default_rng([seed, number]), 0, rows + more, domain)
+        # Keys of streams of several sizes refer to one another, so the counted rows have to be among them.
+        domain, tables = workload.domain(rows + more if workload.shares else rows), {}
+        for number, (stream, own) in enumerate(zip(workload.streams, workload.sizes(rows + more), strict=True)):
+            made = table(workload, number, np.random.default_rng([seed, number]), 0, own, domain)
             frame = LocalFrame(made).sql(f"SELECT {', '.join(columns(workload, rows))} FROM t")
             tables[stream] = LocalFrame(frame.rows, (EVENT_TIME,) if workload.windowed else ())
         return cls(workload, rows, more, tables)
 
-    def cuts(self) -> list[tuple[int, int]]:
+    def part(self, stream: str) -> float:
+        """Return how many rows a stream has for each one of the largest."""
+        return float(self.tables[stream].rows.num_rows / (self.rows + self.more))
+
+    def cuts(self, part: float = 1.0) -> list[tuple[int, int]]:
         """Return the first row and the last of each micro-batch, the last `MEASURED` of which are counted."""
         history = np.linspace(0, self.rows, (IN_WINDOW if self.workload.windowed else HISTORY) + 1).astype(int)
         measured = np.linspace(self.rows, self.rows + self.more, MEASURED + 1).astype(int)
-        ends = [*history.tolist(), *measured.tolist()[1:]]
-        return list(pairwise(ends))
+        ends = np.round(np.append(history, measured[1:]) * part).astype(int)
+        return list(pairwise(ends.tolist()))
 
     def watermarks(self) -> list[int]:
         """Return the watermark (microseconds) that each micro-batch leaves, none without a window."""
@@ -104,8 +110,13 @@ class Data:
         return [min(int(one[:last].max()) for one in times) - late for _, last in self.cuts()]
 
     @property
+    def streams(self) -> float:
+        """How many streams there are, a smaller one for its part."""
+        return sum(map(self.part, self.tables))
+
+    @property
     def kept(self) -> float:
-        """How many rows of each stream can still be joined, in the midst of those that are counted."""
+        """How many rows of the largest stream can still be joined, in the midst of those that are counted."""
         return self.rows / 2 if self.workload.windowed else self.rows + self.more / 2
 
     @property
@@ -188,7 +199,7 @@ class _Compiling(Compiling):
         return self.tables[text.rpartition(" AS ")[0].rpartition(" FROM ")[2]].sql(text)
 
 
-def plan(data: Data, engine: str, units: int, costs: CostDefaults | None = None) -> Planned:
+def plan(data: Data, engine: str, units: int, costs: CostDefaults | None = None, shares: str = "") -> Planned:
     """Plan and compile a workload.
 
     Parameters
@@ -200,17 +211,19 @@ def plan(data: Data, engine: str, units: int, costs: CostDefaults | None = None)
     units
         Units of a stream's group, or cells.
     costs
-        The assumptions of the cost model, with the selectivities of the data; those of a session without settings if
-        None.
+        The assumptions of the cost model; those of a session without settings if None.
+    shares
+        Hints that declare the selectivities of the data (`measured_shares`).
     """
     catalog, _ = read_script(declarations(data.workload))
     for name in data.workload.streams:
-        catalog = catalog.with_rate(name, data.more / data.seconds)
+        catalog = catalog.with_rate(name, data.part(name) * data.more / data.seconds)
     settings = Settings(units=units, costs=costs or CostDefaults())
-    found = rewrite(query(data.workload, engine), catalog, settings)
+    sql = query(data.workload, engine)
+    found = rewrite(sql.replace("*/", f"{shares} */", 1) if shares else sql, catalog, settings)
     (group,) = (group for group in found.groups if isinstance(group, JoinNode))
     assert found.plan is not None
-    tables, cuts = dict(data.tables), dict.fromkeys(data.tables, data.cuts())
+    tables, cuts = dict(data.tables), {name: data.cuts(data.part(name)) for name in data.tables}
     *below, root = (node for node in reversed(list(walk(found.plan))) if isinstance(node, JoinNode))
     joins = []
     for node in below:
@@ -267,27 +280,32 @@ def _columns(frame: Any) -> tuple[list[pa.Array], list[str]]:
 
 
 def measured_costs(data: Data) -> CostDefaults:
-    """Return the cost model's assumptions with the selectivities that the data has, by kind of predicate.
+    """Return the cost model's assumptions, with the history of the data.
 
-    That is what a user measures, and declares as ``spark.trijoin.selectivity.KIND``.
+    What is kept of a stream without a window is its history so far, which a user knows.
+    """
+    return CostDefaults(keep_for=data.kept / (data.more / data.seconds))
+
+
+def measured_shares(data: Data) -> str:
+    """Return hints with the selectivities that the data has between each two streams, as a user declares them.
+
+    Conditions on the time by which rows expire are left out: nearly all that is kept fulfils them.
     """
     planned = plan(data, data.workload.schemes[0], 1)
-    shares: dict[str, list[float]] = {}
-    for edge in planned.root.spec.edges:
-        for check in edge.checks:
-            if isinstance(check, Compare | Band) and not getattr(check, "wide", False):
-                kind = "band" if isinstance(check, Band) else {"=": "equi", "<>": "not_equal"}.get(check.op, "range")
-                shares.setdefault(kind, []).append(_share(planned.root, edge, check))
-    known = dict(CostDefaults().selectivity) | {kind: float(np.mean(found)) for kind, found in shares.items()}
-    # What is kept of a stream without a window is its history so far, which a user knows.
-    rate = data.more / data.seconds
-    keep_for = data.kept / rate
-    return CostDefaults(selectivity=tuple(known.items()), partners=float("inf"), keep_for=keep_for)
+    hints = []
+    for edge in planned.group.graph.edges:
+        if edge.counts:
+            ranks = (planned.group.graph.relations.index(one) for one in (edge.left, edge.right))
+            share = _share(planned.root, planned.root.spec.edge(*ranks))
+            hints.append(f"SELECTIVITY({edge.left}, {edge.right}, {share})")
+    return ", ".join(hints)
 
 
-def _share(join: Join, edge: EdgeSpec, check: Compare | Band) -> float:
-    """Return the share of the pairs of two streams that fulfil a check."""
-    ways = plan_probe(EdgeSpec(edge.left, edge.right, (check,)))
+def _share(join: Join, edge: EdgeSpec) -> float:
+    """Return the share of the pairs of two streams that fulfil an edge's checks."""
+    checks = tuple(one for one in edge.checks if not getattr(one, "wide", False))
+    ways = plan_probe(dataclasses.replace(edge, checks=checks))
     left, right = (kept(join.spec, rank, join.frames[rank]) for rank in (edge.left, edge.right))
     store = Store("", ways.sort_orders)
     store.append(right)

@@ -16,7 +16,7 @@ from trijoin_sql.spark.rates import WEIGHTS
 
 from .__main__ import app
 from .calibrate import Ran, between, settings, weights
-from .simulate import COUNTED, Data, count, measured_costs, plan, totals
+from .simulate import COUNTED, Data, count, measured_costs, measured_shares, plan, totals
 from .workloads import WORKLOADS
 
 _TREE = "operator_tree((r, s), t)"
@@ -39,9 +39,9 @@ COMBINATIONS = {
 
 
 @cache
-def _data(name: str) -> tuple[Data, CostDefaults]:
+def _data(name: str) -> tuple[Data, CostDefaults, str]:
     data = Data.of(WORKLOADS[name], 1000)
-    return data, measured_costs(data)
+    return data, measured_costs(data), measured_shares(data)
 
 
 @pytest.mark.slow
@@ -55,11 +55,23 @@ def _data(name: str) -> tuple[Data, CostDefaults]:
     ],
 )
 def test_predictions_are_within_a_fifth(name: str, engine: str, units: int) -> None:
-    data, costs = _data(name)
-    planned = plan(data, engine, units, costs)
+    data, costs, shares = _data(name)
+    planned = plan(data, engine, units, costs, shares)
     predicted, counted = planned.predicted(data), totals(count(planned, data))
     for what in COUNTED:
         assert predicted[what] == pytest.approx(counted[what], rel=0.2), what
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["matrix", "tree", "operator_tree((c, o), l, s)"])
+@pytest.mark.parametrize("units", [1, 4])
+def test_q5_of_002_is_predicted_within_a_factor_of_two(engine: str, units: int) -> None:
+    """PAPERS F10: with one number for its four bands, 254 times as many results were predicted as came."""
+    data = Data.of(WORKLOADS["tpch_q5"], 12_000)
+    planned = plan(data, engine, units, measured_costs(data), measured_shares(data))
+    predicted, counted = planned.predicted(data), totals(count(planned, data))
+    for what in COUNTED:
+        assert counted[what] / 2 < predicted[what] < counted[what] * 2, what
 
 
 def test_the_command_prints_writes_and_draws(tmp_path: Path) -> None:

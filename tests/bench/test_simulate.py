@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from .local_columns import xxhash64
-from .simulate import MEASURED, Data, balance, count, measured_costs, plan, totals
+from .simulate import MEASURED, Data, balance, count, measured_costs, measured_shares, plan, totals
 from .workloads import WORKLOADS
 
 
@@ -37,7 +37,7 @@ def test_all_schemes_find_the_same_results_in_any_number_of_units(name: str) -> 
 def test_what_stores_of_their_own_send_and_keep_is_what_the_cost_model_says(name: str, units: int) -> None:
     """002's equation 1, with one copy of what a slot hands on to itself; memory is that of the inputs (section 5)."""
     data = Data.of(WORKLOADS[name], 400)
-    planned = plan(data, "non_materializing", units, measured_costs(data))
+    planned = plan(data, "non_materializing", units, measured_costs(data), measured_shares(data))
     counted, predicted = totals(count(planned, data)), planned.predicted(data)
     assert counted["rows_in"] == pytest.approx(predicted["rows_in"], rel=0.15)
     assert counted["state_rows"] == pytest.approx(predicted["state_rows"], rel=0.01)
@@ -46,7 +46,8 @@ def test_what_stores_of_their_own_send_and_keep_is_what_the_cost_model_says(name
 def test_selectivities_are_those_of_the_data() -> None:
     """|r.i - s.i| < 2 over uniform integers: three of so many values match, less at the ends."""
     data = Data.of(WORKLOADS["chain_band"], 2000)
-    assert dict(measured_costs(data).selectivity)["band"] == pytest.approx(3 / 2000, rel=0.05)
+    planned = plan(data, "matrix", 1, shares=measured_shares(data))
+    assert [one.share for one in planned.group.decision.selectivities] == pytest.approx([3 / 2000] * 2, rel=0.05)
 
 
 def test_many_units_are_routed_as_few_are() -> None:
