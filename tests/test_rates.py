@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.rewriter.options import CostDefaults
+from trijoin_sql.rewriter.plan.decision import Selectivity
 from trijoin_sql.rewriter.plan.stored import Stored
 
 from trijoin_sql import InvalidSettingError
 from trijoin_sql.running.checkpoint import SavedJoin, groups_of
 from trijoin_sql.settings import NAMES
-from trijoin_sql.spark.rates import ObservedRates, PlanSource, cost_defaults, declared_rate
+from trijoin_sql.spark.rates import ObservedRates, ObservedShares, PlanSource, cost_defaults, declared_rate
 
 SOURCES = [PlanSource(("r",), 2), PlanSource(("spark_catalog.default.s",))]
 
@@ -35,6 +36,20 @@ def test_rows_a_second_are_those_after_the_first_batch() -> None:
     assert observed.rates() == {"r": 10.0, "spark_catalog.default.s": 2.0}
     observed.progressed(progress(20, 1))
     assert observed.rates()["r"] == 10.0, "a report that does not fit is left out"
+
+
+def test_observed_shares_are_those_of_the_last_run_that_counted() -> None:
+    """Of all micro-batches; few pairs tell nothing, and none that match are one in so many at most."""
+    observed, key, rare = ObservedShares(), ("r AS r", "s AS s", "r.x < s.x"), ("s AS s", "t AS t", "s.x = t.x")
+    known = [Selectivity("r", "s", 0.33, "assumed", key), Selectivity("s", "t", 0.001, "assumed", rare)]
+    observed.counted("one", known, {"r s pairs": 600, "r s found": 3})
+    assert observed.shares() == {}
+    observed.counted("one", known, {"r s pairs": 1800, "r s found": 54, "s t pairs": 8000})
+    assert observed.shares() == {key: 0.0238, rare: 0.000125}
+    observed.counted("two", known, {})
+    assert observed.shares()[key] == 0.0238
+    observed.counted("two", known, {"r s pairs": 2000, "r s found": 1})
+    assert observed.shares() == {key: 0.0005, rare: 0.000125}
 
 
 def test_settings_are_read_by_name_and_checked() -> None:

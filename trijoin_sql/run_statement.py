@@ -28,7 +28,7 @@ from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import placed
 from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .rewriter.strict import unproven
-from .running.listener import known_numbers, listen, observed_rates
+from .running.listener import known_numbers, listen, observed_rates, observed_shares
 from .running.metrics import numbers_of, topmost_number
 from .settings import STRICT, refuse_unknown, rewriter_settings, value
 from .spark.config import refuse_default_store, refuse_server_without_us, tasks_at_once
@@ -328,7 +328,8 @@ class StatementRunner:
         refuse_unknown(get)
         settings = replace(rewriter_settings(get), stored=stored.get(), watermarks=self._watermarks(get))
         parallelism = settings.parallelism or tasks_at_once(self.spark)
-        settings = replace(settings, strict=settings.strict or self.strict, parallelism=parallelism)
+        strict, seen = settings.strict or self.strict, observed_shares(self.spark)
+        settings = replace(settings, strict=strict, parallelism=parallelism, seen=seen)
         return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark), frames), settings)
 
     def _compile(self, planned: Planned) -> Ran:

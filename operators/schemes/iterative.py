@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from ..store.probe_plan import ProbePlan, plan_probe
 from ..store.segment import Lifetime, Segment
 from ..store.store import Store, taking
 from .base import Scheme, Work, gathered, kept, owned
-from .routing import TO_GROUPS
+from .routing import TO_GROUPS, shape_of
 
 #: Rows of a batch that were chosen this many times in the mean are searched for once each.
 _APART = 1.5
@@ -109,6 +110,15 @@ def probe_steps(spec: JoinSpec, arriving: int, among: Sequence[int] = ()) -> tup
     return tuple(steps)
 
 
+def parts(spec: JoinSpec, one: int, other: int) -> int:
+    """Return in how many parts of the slots rows of two streams lie, of which only those in the same part meet."""
+    if spec.scheme != "matrix":
+        return spec.subgroups or spec.units
+    shape, axes = shape_of(spec), (dict(spec.streams[rank].dimensions) for rank in (one, other))
+    shared = [shape[axis] for axis in next(axes).keys() & next(axes).keys()]
+    return prod(shared + [ranges.shares for ranges in spec.options.ranges if {one, other} <= ranges.ranks])
+
+
 class IterativeUnit:
     """Stored rows of all streams of a join, probed one after the other.
 
@@ -161,7 +171,9 @@ class IterativeUnit:
         step, rest = steps[0], steps[1:]
         if self.spec.aggregate is not None and not rest and step.is_decided:
             probe = Probe(step.plan, chosen[step.source].take(self.columns_of(step)))
+            self._looked(step, probe.rows.num_rows)
             for mine, segment, order, begin, end in self.stored[step.target].ranges(probe):
+                self._found(step, int((end - begin).sum()))
                 parts = {other: some.of(mine).part for other, some in chosen.items()}
                 yield Bundle(parts, step.target, segment.rows, order, begin, end)
             return
@@ -199,12 +211,30 @@ class IterativeUnit:
         store, columns = self.stored[step.target], self.columns_of(step)
         groups = _groups(source)
         if groups is None:
-            yield from store.probe(Probe(step.plan, source.take(columns)))
+            rows = source.take(columns)
+            self._looked(step, rows.num_rows)
+            for found in store.probe(Probe(step.plan, rows)):
+                self._found(step, len(found[0]))
+                yield found
             return
         used, order, begin, end = groups
+        self._looked(step, len(used))
         for mine, segment, theirs in store.probe(Probe(step.plan, Chosen(source.rows, used).take(columns))):
+            self._found(step, len(mine))
             for match, position in expand(begin[mine], end[mine], _LISTED):
                 yield position if order is None else order[position], segment, theirs[match]
+
+    def _looked(self, step: Step, rows: int) -> None:
+        """Count the pairs that different rows of the source make with all stored rows of the target, met or not."""
+        apart = parts(self.spec, step.source, step.target)
+        self.counters[f"{self._edge(step)} pairs"] += rows * len(self.stored[step.target]) * apart
+
+    def _found(self, step: Step, matches: int) -> None:
+        """Count those of them that match."""
+        self.counters[f"{self._edge(step)} found"] += matches
+
+    def _edge(self, step: Step) -> str:
+        return " ".join(self.spec.streams[rank].alias for rank in sorted((step.source, step.target)))
 
 
 def _groups(chosen: Chosen) -> tuple[Int64s, Int64s | None, Int64s, Int64s] | None:

@@ -19,6 +19,7 @@ from ..results.outcomes import Forwarded, Outcome, Pack, Partial, PartialBlock, 
 from ..schemes.routing import partner_slots
 from ..spec import JoinSpec
 from .dispatch import BLOCK, BUNDLE, COUNTED, NULL_ROWS, PACK, PARTIAL, RESULT, packed_rows, slot_keys
+from .reports import EDGES
 from .wire import block_to_bytes, bundle_to_bytes, pack_to_bytes
 
 #: What a slot counts in each micro-batch; keys of the JSON objects in the ``COUNTERS`` column.
@@ -111,6 +112,8 @@ class Output:
         reached = len({slot for block in self.spec.blocks for slot in block.slots})
         units = {"units": self.spec.units, "slots": reached}
         report = {"slot": slot, **units, **total, "inputs": inputs, "watermark": watermark}
+        if edges := sum((Counter(tally.get(EDGES, {})) for tally in tallies), Counter()):
+            report[EDGES] = edges
         if nulls := [tally[NULL_ROWS] for tally in tallies if NULL_ROWS in tally]:
             report[NULL_ROWS] = add_null_rows(nulls)
         told = {stream.alias for stream in self.spec.streams if not stream.read_above}

@@ -18,6 +18,10 @@ from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegi
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+#: In a report, where slots probe stream after stream: by aliases ``r s pairs`` and ``r s found``, how many pairs of
+#: rows there were of two streams, and how many of them match.
+EDGES = "edges"
+
 #: Reports by query and micro-batch, by slot: JSON objects. A task that is tried again says the same once more.
 Reports = dict[tuple[str, int], dict[int, str]]
 

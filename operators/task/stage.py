@@ -36,7 +36,7 @@ from .dispatch import BLOCK, BUNDLE, COUNTED, FILLER, PACK, PARTIAL, RESULT, slo
 from .late_rows import how_late
 from .micro_batch import batch_id, for_this_batch, query_id
 from .outputs import COUNTER_NAMES, LATE_ROWS, Output, PackedRow, framed, in_arrow
-from .reports import Reports
+from .reports import EDGES, Reports
 from .wire import block_from_bytes, bundle_from_bytes, pack_from_bytes
 
 
@@ -235,7 +235,8 @@ class StageTask:
             tally["rows_in"], tally["bytes_in"] = rows, size
             if state is not None:
                 tally.update(state.size())
-            said = [*received.counters, {**tally, "inputs": inputs, LATE_ROWS: late}]
+            edges = {name: after[name] - before[name] for name in after if name not in COUNTER_NAMES}
+            said = [*received.counters, {**tally, "inputs": inputs, LATE_ROWS: late, EDGES: edges}]
             until = others_until(self.spec, number, slot.stores)
             told = None if until is None else (until, now.expiry, is_left(self.spec, number))
             report = output.report(number, said, now.event_time, told)

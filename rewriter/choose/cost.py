@@ -19,6 +19,7 @@ from ..plan.decision import Cost, Selectivity
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
 from ..plan.schemes import cost_of_order
+from ..plan.stored import edge_key
 
 #: Another order is better only if it costs less than this share.
 NOTICED = 0.95
@@ -83,7 +84,7 @@ def shares_of(node: JoinNode, model: Model, defaults: CostDefaults) -> tuple[Sel
             by_kind = any(said.get(one.kind) != KINDS[one.kind].selectivity for one in edge.written)
             share_from = edge.share_from if edge.share is not None or not by_kind else "declared"
             share = float(f"{model.share(at(edge.left), at(edge.right)):.4g}")
-            found.append(Selectivity(edge.left, edge.right, share, share_from))
+            found.append(Selectivity(edge.left, edge.right, share, share_from, edge_key(node, edge)))
     return tuple(found)
 
 

@@ -343,10 +343,13 @@ def _advice(asked: _Asked, least: str, chosen: str, candidates: Mapping[str, _Co
             f"would cost {of_it} of {chosen}: declare them (the option {RATE_OPTION} of CREATE STREAM, or "
             f"{setting[assumed[0].alias]} in the session) and cost chooses, {or_hint}"
         )
-    seen = ", ".join(f"{setting[rate.alias]} = {rate.rows:g}" for rate in asked.rates if rate.rows_from == "observed")
+    seen = [f"{setting[rate.alias]} = {rate.rows:g}" for rate in asked.rates if rate.rows_from == "observed"]
+    pairs = [one for one in asked.node.graph.edges if one.share_from == "observed"]
+    seen += [f"the hint SELECTIVITY({one.left}, {one.right}, {one.share:g})" for one in pairs]
+    what = "the rows that queries of this session read" + (" and the pairs that matched" if pairs else "")
     return (
-        f"with the rows that queries of this session read, {least} would cost {of_it} of {chosen}: declare them "
-        f"({seen}) and a query on a new checkpoint runs so, {or_hint}"
+        f"with {what}, {least} would cost {of_it} of {chosen}: declare them ({', '.join(seen)}) and a query on a new "
+        f"checkpoint runs so, {or_hint}"
     )
 
 

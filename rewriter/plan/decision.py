@@ -78,12 +78,16 @@ class InputRate:
 
 @dataclass(frozen=True, slots=True)
 class Selectivity:
-    """The share of the pairs of rows of two relations that match, for which costs are estimated, and who says so."""
+    """The share of the pairs of rows of two relations that match, for which costs are estimated, and who says so.
+
+    With `key` the conditions between the two are known in other plans (`stored.edge_key`).
+    """
 
     left: str
     right: str
     share: float
     share_from: RowsFrom
+    key: tuple[str, ...] = field(default=(), metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,29 @@ def test_selectivities_are_those_of_the_data() -> None:
     assert [one.share for one in planned.group.decision.selectivities] == pytest.approx([3 / 2000] * 2, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("name", "engine", "units"),
+    [
+        ("chain_band", "matrix", 1),
+        ("chain_band", "matrix", 6),
+        ("chain_band", "matrix@range", 4),
+        ("chain_band", "non_materializing", 4),
+        ("cyclic_loose", "matrix", 4),
+        ("common_key", "matrix", 4),
+        ("pair_band", "biclique", 4),
+        ("pair_band", "biclique@range", 4),
+        ("chain_equal", "matrix", 6),
+    ],
+)
+def test_slots_count_the_selectivities_of_the_data(name: str, engine: str, units: int) -> None:
+    """Pairs whose rows lie in different cells are pairs too; copies of a pair are counted alike."""
+    data = Data.of(WORKLOADS[name], 1000)
+    counted = totals(count(plan(data, engine, units), data))
+    for one in plan(data, engine, units, shares=measured_shares(data)).group.decision.selectivities:
+        pairs, found = (counted[f"whole_{one.left} {one.right} {what}"] for what in ("pairs", "found"))
+        assert found / pairs == pytest.approx(one.share, rel=0.12), one
+
+
 def test_many_units_are_routed_as_few_are() -> None:
     """Beyond the units whose slots run, routing alone counts: what it sends is what each row's copies are."""
     data = Data.of(WORKLOADS["pair_band"], 2000)

@@ -638,3 +638,20 @@ def test_a_declared_selectivity_chooses_the_scheme_but_not_on_a_checkpoint() -> 
     kept = decided(told, stored, **rows)
     assert (kept.scheme, kept.units, kept.from_checkpoint) == ("matrix", 8, True)
     assert "on a new one tree would run" in str(kept.advice)
+
+
+def test_an_observed_selectivity_advises_and_decides_nothing() -> None:
+    """As an observed rate does; one that is declared has precedence. It is known by tables and conditions."""
+    rows, settings = dict.fromkeys("rst", 2000.0), Settings(parallelism=8)
+    plain = decided(NEAR, settings, **rows)
+    seen = {one.key: share for one, share in zip(plain.selectivities, (1e-9, 0.9), strict=True)}
+    settings = dataclasses.replace(settings, seen=seen)
+    found = decided(NEAR, settings, **rows)
+    assert (found.scheme, found.probes, found.alternatives) == (plain.scheme, plain.probes, plain.alternatives)
+    assert [(one.share, one.share_from) for one in found.selectivities] == [(1e-9, "observed"), (0.9, "observed")]
+    assert dict(found.expected)["results a second"] < dict(plain.expected)["results a second"]
+    assert "declare them (the hint SELECTIVITY(r, s, 1e-09), the hint SELECTIVITY" in str(found.advice)
+    said = decided(NEAR.format("/*+ SELECTIVITY(r, s, 0.5) */"), settings, **rows).selectivities[0]
+    assert (said.share, said.share_from) == (0.5, "declared")
+    other = decided(NEAR.replace("< 2 JOIN", "< 3 JOIN"), settings, **rows).selectivities
+    assert [one.share_from for one in other] == ["assumed", "observed"]

@@ -138,7 +138,7 @@ def test_rates_come_from_settings_and_through_views(declared: SparkSession, tabl
 
 def test_explain_knows_what_queries_of_the_session_read(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """It says that it was observed, and with it what to declare; the query is planned as before."""
-    feed(tables, Random(5), range(2))
+    feed(tables, Random(5), range(2), count=30)
     tables.use(streaming=True)
     tj = trijoin_sql.TriJoinSession.create(spark)
     run_stream(tj.sql("SELECT r.id, s.id FROM r JOIN s ON r.x = s.x"), tmp_path / "checkpoint")
@@ -149,6 +149,9 @@ def test_explain_knows_what_queries_of_the_session_read(spark: SparkSession, tab
     decision = tj.explain("SELECT r.id FROM r JOIN s ON r.x = s.x").to_dict()["groups"][0]["decision"]  # type: ignore[index,call-overload]
     assert [rate["rows_from"] for rate in decision["rates"]] == ["observed", "observed"]
     assert decision["scheme"] == "biclique"
+    matched = sum(in_batch(tables, "SELECT r.id, s.id FROM r JOIN s ON r.x = s.x").values())
+    (pair,) = decision["selectivities"]
+    assert (pair["share_from"], pair["share"]) == ("observed", pytest.approx(matched / 3600, rel=0.1))
 
 
 @pytest.mark.rare

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from ..operators.compile.realtime import ENTRY
 from ..operators.spec import JoinSpec, is_key, number_of
 from ..operators.state.changed_query import APART
 from ..operators.task.micro_batch import LAYOUTS
-from ..operators.task.reports import forget, known_keys
+from ..operators.task.reports import EDGES, forget, known_keys
 from ..rewriter.plan.stored import Stored
 from ..settings import SCALING_ENABLED, spark_flag
 from ..spark.callbacks import close_connection, connection_here
@@ -35,7 +36,7 @@ from ..spark.flags import settings_of
 from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, TELL_FAILURES, taken
 from ..spark.local_disk import set_permissions_without_processes
 from ..spark.messages import sentence
-from ..spark.rates import ObservedRates, PlanSource, sources_in
+from ..spark.rates import ObservedRates, ObservedShares, PlanSource, sources_in
 from ..spark.unmeasured import hand_over_unmeasured
 from ..spark.versions import metadata_of
 from ..spark.whole_batches import compute_whole_batches
@@ -185,6 +186,12 @@ def observed_rates(spark: SparkSession) -> dict[str, float]:
     """Return the observed rows a second of a session's queries, by relation. None on Spark Connect."""
     listener = _listener_of(spark)
     return {} if listener is None else listener.observed.rates()
+
+
+def observed_shares(spark: SparkSession) -> dict[tuple[str, ...], float]:
+    """Return the shares of pairs of rows that matched in a session's queries. None on Spark Connect."""
+    listener = _listener_of(spark)
+    return {} if listener is None else listener.shares.shares()
 
 
 def sources_of(spark: SparkSession, query_id: str) -> list[PlanSource]:
@@ -340,6 +347,7 @@ class LayoutListener:
         self.vanished: dict[str, tuple[str, Vanished]] = {}  # by query: its run, and what it has lost
         self.connections: dict[str, int] = {}  # by run: over which the JVM calls us in the query's thread
         self.observed = ObservedRates()
+        self.shares = ObservedShares()
         self.files_are_ours = False  # whether files on a local disk are created our way, where that can be
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
@@ -363,6 +371,7 @@ class LayoutListener:
         try:
             progress = json.loads(event.progress().json())
             self.observed.progressed(progress)
+            self._look_at_pairs(progress)
             self._look_for_vanished(progress)
             self._retire(progress["id"], progress)
         except Exception:
@@ -385,6 +394,15 @@ class LayoutListener:
         run, vanished = self.vanished.get(query_id, ("", None))
         if vanished is not None and run == run_id:
             _warn(vanished.silent(while_others=True))
+
+    def _look_at_pairs(self, progress: Mapping[str, Any]) -> None:
+        """Record which share of pairs of rows matched."""
+        for key, row in progress.get("observedMetrics", {}).items():
+            if is_key(key) and (known := _joins.get(key)) is not None and known.again is not None:
+                edges = Counter[str]()
+                for slot in slots_of(key, progress["id"], progress["batchId"], row):
+                    edges.update(slot.get(EDGES, {}))
+                self.shares.counted(progress["runId"], known.again.node.decision.selectivities, edges)
 
     def _look_for_vanished(self, progress: Mapping[str, Any]) -> None:
         """Warn of rows that cannot join, unless the query belongs to a job, which says so itself."""

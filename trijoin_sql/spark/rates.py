@@ -1,10 +1,10 @@
-"""How many rows a second streams bring: declared in a session's settings, or observed in its queries."""
+"""How many rows a second streams bring, and which pairs of them match: declared, or observed in a session's queries."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import InvalidSettingError
 from ..operators.compile.logical_plans import Step, items, walk
 from ..rewriter.options import CostDefaults
+from ..rewriter.plan.decision import Selectivity
 from ..rewriter.sql.catalog import RATE_SETTING, declared, positive
 
 #: The prefix of the settings for the share of pairs of rows that match, by kind of predicate.
@@ -28,6 +29,9 @@ Setting = Callable[[str], "str | None"]
 
 #: Micro-batches of a query that count for its observed rate, and the number of remembered queries.
 _SEEN, _QUERIES = 100, 50
+
+#: Pairs of relations that are remembered, and from how many pairs of rows on their share tells something.
+_EDGES, _PAIRS = 200, 1000
 
 #: Nodes of Spark's plans that put out the rows of their input, or fewer.
 _THROUGH = ("Project", "Filter", "EventTimeWatermark", "CollectMetrics", "SubqueryAlias", "View")
@@ -196,3 +200,40 @@ class ObservedRates:
                     if seconds > 0 and rows > 0:
                         found.update(dict.fromkeys(source.names, float(f"{rows / seconds:.3g}")))
         return found
+
+
+class ObservedShares:
+    """What was counted in a session's queries: the share of the pairs of rows of two relations that match."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counted: dict[tuple[str, ...], tuple[str, int, int]] = {}
+
+    def counted(self, run_id: str, selectivities: Iterable[Selectivity], edges: Mapping[str, int]) -> None:
+        """Record what the slots of a join have counted in a micro-batch; a later run begins anew.
+
+        Parameters
+        ----------
+        run_id
+            Of the query.
+        selectivities
+            Those of the join's decision.
+        edges
+            Under ``r s pairs`` and ``r s found``: pairs of rows of two relations, and those that match.
+        """
+        with self._lock:
+            for one in selectivities:
+                pairs, found = (edges.get(f"{one.left} {one.right} {name}", 0) for name in ("pairs", "found"))
+                run, *before = self._counted.get(one.key, (run_id, 0, 0))
+                if pairs:
+                    before = before if run == run_id else [0, 0]
+                    self._counted.pop(one.key, None)  # the last one counts: it is forgotten last
+                    self._counted[one.key] = run_id, before[0] + pairs, before[1] + found
+            while len(self._counted) > _EDGES:
+                del self._counted[next(iter(self._counted))]
+
+    def shares(self) -> dict[tuple[str, ...], float]:
+        """Return the share by what the conditions between two relations are known by, where enough pairs were there."""
+        with self._lock:
+            told = [(key, pairs, found) for key, (_, pairs, found) in self._counted.items() if pairs >= _PAIRS]
+        return {key: float(f"{max(found, 1) / pairs:.3g}") for key, pairs, found in told}
