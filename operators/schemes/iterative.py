@@ -10,11 +10,11 @@ The units of `biclique` and the cells of `matrix` work this way too; only who st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,14 @@ from ..store.store import Store, taking
 from .base import Scheme, Work, gathered, kept, owned
 from .routing import TO_GROUPS, shape_of
 
+_T = TypeVar("_T")
+
 #: Rows of a batch that were chosen this many times in the mean are searched for once each.
 _APART = 1.5
+
+#: Rows probe in another order than planned if that leads to less than this share of the rows next; and from how many
+#: counted pairs on.
+_FEWER, _TOLD = 0.5, 1000
 
 #: Pairs that these are listed as at a time: what is in the processor's cache is checked, and put out, faster.
 _LISTED = 1 << 16
@@ -104,10 +110,21 @@ def probe_steps(spec: JoinSpec, arriving: int, among: Sequence[int] = ()) -> tup
         source = sources.get(target, -1)
         if source not in joined:
             source = min(joined, key=lambda one: plan_probe(spec.edge(one, target)).breadth)
-        checks = tuple((one, check) for one in joined if one != source for check in spec.edge(one, target).checks)
-        steps.append(Step(source, target, plan_probe(spec.edge(source, target)), checks))
+        steps.append(_step(spec, joined, source, target))
         joined.append(target)
     return tuple(steps)
+
+
+def _fewest(choices: Sequence[_T], of: Callable[[_T], float | None]) -> _T:
+    """Return the first of some choices, unless another one is known to lead to far less than that."""
+    known = [(number, one) for one in choices if (number := of(one)) is not None]
+    first, (least, best) = of(choices[0]), min(known, key=lambda one: one[0], default=(0.0, choices[0]))
+    return best if first is not None and least < _FEWER * first else choices[0]
+
+
+def _step(spec: JoinSpec, joined: Sequence[int], source: int, target: int) -> Step:
+    checks = tuple((one, check) for one in joined if one != source for check in spec.edge(one, target).checks)
+    return Step(source, target, plan_probe(spec.edge(source, target)), checks)
 
 
 def parts(spec: JoinSpec, one: int, other: int) -> int:
@@ -156,7 +173,40 @@ class IterativeUnit:
 
     def arrive(self, rank: int, rows: pa.RecordBatch) -> Iterator[Outcome]:
         """Join arriving rows with everything stored."""
-        yield from self.probe(self.orders[rank], {rank: Chosen(rows)})
+        yield from self.probe(self.steps(rank), {rank: Chosen(rows)})
+
+    def steps(self, rank: int) -> tuple[Step, ...]:
+        """Return how rows probe now: as planned, unless counts say that another step leads to far fewer rows.
+
+        Each step searches an index that there is anyway. What was declared is kept.
+        """
+        planned, joined, steps = list(self.orders[rank]), [rank], list[Step]()
+        if len(planned) < 2 or self.spec.options.sources:
+            return self.orders[rank]
+        while planned:
+            ready = [step for step in planned if step.source in joined]
+            step = _fewest(ready, lambda one: self._partners(joined, one.target))
+            planned.remove(step)
+            others = [one for one in joined if self._has_index(one, step.target)]
+            source = _fewest([step.source, *others], partial(self._share, step.target))
+            steps.append(_step(self.spec, joined, source, step.target))
+            joined.append(step.target)
+        return tuple(steps)
+
+    def _has_index(self, source: int, target: int) -> bool:
+        orders = plan_probe(self.spec.edge(source, target)).sort_orders
+        return {order.key for order in orders} <= self.stored[target].sort_orders.keys()
+
+    def _partners(self, joined: Sequence[int], target: int) -> float | None:
+        """Return how many rows of a stream a partial result finds, None if none of its edges has been counted."""
+        shares = [share for one in joined if (share := self._share(one, target)) is not None]
+        return prod(shares) * len(self.stored[target]) if shares else None
+
+    def _share(self, one: int, other: int) -> float | None:
+        """Return which share of the pairs of two streams was found to match, None if too few pairs were there."""
+        edge = self._edge(one, other)
+        pairs = self.counters[f"{edge} pairs"]
+        return self.counters[f"{edge} found"] / pairs if pairs >= _TOLD else None
 
     def keep(self, rank: int, rows: pa.RecordBatch) -> Int64s:
         """Store rows of one stream, and return their ids."""
@@ -227,14 +277,14 @@ class IterativeUnit:
     def _looked(self, step: Step, rows: int) -> None:
         """Count the pairs that different rows of the source make with all stored rows of the target, met or not."""
         apart = parts(self.spec, step.source, step.target)
-        self.counters[f"{self._edge(step)} pairs"] += rows * len(self.stored[step.target]) * apart
+        self.counters[f"{self._edge(step.source, step.target)} pairs"] += rows * len(self.stored[step.target]) * apart
 
     def _found(self, step: Step, matches: int) -> None:
         """Count those of them that match."""
-        self.counters[f"{self._edge(step)} found"] += matches
+        self.counters[f"{self._edge(step.source, step.target)} found"] += matches
 
-    def _edge(self, step: Step) -> str:
-        return " ".join(self.spec.streams[rank].alias for rank in sorted((step.source, step.target)))
+    def _edge(self, one: int, other: int) -> str:
+        return " ".join(self.spec.streams[rank].alias for rank in sorted((one, other)))
 
 
 def _groups(chosen: Chosen) -> tuple[Int64s, Int64s | None, Int64s, Int64s] | None:

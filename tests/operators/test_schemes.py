@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import chain as chain_of
-from itertools import permutations
+from itertools import combinations, permutations
 from random import Random
 
 import numpy as np
@@ -14,9 +14,9 @@ import pytest
 from trijoin_sql.operators.checks import Band, Compare, EdgeSpec
 from trijoin_sql.operators.results.bundle import Part
 from trijoin_sql.operators.results.outcomes import Forwarded, PartialBlock, Result
-from trijoin_sql.operators.schemes import SCHEMES, base
+from trijoin_sql.operators.schemes import SCHEMES, base, iterative
 from trijoin_sql.operators.schemes.base import Work
-from trijoin_sql.operators.schemes.iterative import probe_steps
+from trijoin_sql.operators.schemes.iterative import IterativeUnit, probe_steps
 from trijoin_sql.operators.schemes.routing import grid
 from trijoin_sql.operators.spec import AggregateSpec, JoinSpec, Options, StateSpec, StreamSpec
 from trijoin_sql.rewriter.plan.schemes import RECORDS
@@ -339,6 +339,63 @@ def test_iterative_probing_searches_the_most_selective_edge() -> None:
     assert [(step.source, step.target) for step in probe_steps(spec, 1)] == [(1, 2), (2, 0)]
     told = replace(spec, options=replace(options, sources=((0, 0), (1, 1), (2, 2))))
     assert [(step.source, step.target) for step in probe_steps(told, 1)] == [(1, 2), (1, 0)], "as the rewriter says"
+
+
+def test_rows_probe_where_counts_say_that_they_find_far_less() -> None:
+    """In another order, and by another stream where its index is there; not for a little, nor against a declaration."""
+    edges = tuple(edge(*pair, "band") for pair in ((0, 1), (1, 2), (0, 2)))
+    options = Options(probes=((1, 2), (0, 2), (0, 1)))
+    spec = JoinSpec("j", streams(3, COLUMNS), edges, "matrix", 1, None, options)
+    told = replace(options, sources=((0, 0), (1, 1), (2, 2)))
+
+    def steps(spec: JoinSpec, **found: int) -> list[tuple[int, int]]:
+        unit = IterativeUnit(spec)
+        for rank in range(3):
+            unit.keep(rank, batch_of(rows_of(Random(rank), 5, 0), SCHEMA).select(["id", *COLUMNS]))
+        for pair, matches in found.items():
+            edge = " ".join(spec.streams[int(rank)].alias for rank in pair[1:])
+            unit.counters.update({f"{edge} pairs": 1000, f"{edge} found": matches})
+        return [(step.source, step.target) for step in unit.steps(0)]
+
+    assert steps(spec) == steps(spec, p01=10) == steps(spec, p01=10, p02=6, p12=9) == [(0, 1), (0, 2)]
+    assert steps(spec, p01=10, p02=4) == [(0, 2), (0, 1)]
+    assert steps(spec, p01=10, p02=4, p12=1) == [(0, 2), (2, 1)]
+    assert steps(replace(spec, options=told), p01=10, p02=4) == [(0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        ((0, 1), (1, 2), (2, 3)),
+        ((0, 1), (0, 2), (0, 3)),
+        ((0, 1), (1, 2), (2, 3), (0, 3)),
+        tuple(combinations(range(4), 2)),
+    ],
+)
+def test_results_are_the_same_in_any_order_of_probes(
+    pairs: tuple[tuple[int, int], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts of very few pairs change it from micro-batch to micro-batch."""
+    monkeypatch.setattr(iterative, "_TOLD", 1)
+    changed, steps_of = 0, IterativeUnit.steps
+
+    def noted(unit: IterativeUnit, rank: int) -> tuple[iterative.Step, ...]:
+        nonlocal changed
+        steps = steps_of(unit, rank)
+        changed += steps != unit.orders[rank]
+        return steps
+
+    monkeypatch.setattr(IterativeUnit, "steps", noted)
+    random, results = Random(12), 0
+    for _ in range(6):
+        edges = tuple(
+            edge(*pair, random.choice(["band", "equality", "one-sided", "plane", "nothing"])) for pair in pairs
+        )
+        dimensions = {rank: ((rank, "route"),) for rank in range(4)}
+        spec = JoinSpec("j", streams(4, COLUMNS, dimensions), edges, "matrix", 2, None, Options(grid=(2, 1, 1, 1)))
+        results += assert_exact(spec, random, 9)
+    assert results > 0
+    assert changed > 20
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
