@@ -147,19 +147,23 @@ def probes_of(node: JoinNode, decision: Decision, settings: Settings) -> dict[st
 
     Nothing is stored by it, so a restart may change it.
     """
-    model, names = model_of(searched(node), settings, None, observed=False), node.graph.relations
     stages = leaves(decision.options.tree) if decision.scheme == "non_materializing" else ()
-    probes: dict[str, Any] = {"probes": (), "sources": ()}
-    if stages or RECORDS[decision.scheme or "matrix"].probes:
-        declared = any(edge.declared is not None for edge in node.graph.edges)
-        for at, name in enumerate(names):
-            order = [one for one in stages if one != at] or [one for one, _ in probe_order(model, at)]
-            by = [source_of(model, [at, *order[:done]], one) for done, one in enumerate(order)]
-            if not stages:
-                probes["probes"] += ((name, tuple(names[one] for one in order)),)
-            if declared:
-                probes["sources"] += ((name, tuple(names[one] for one in by)),)
-    return probes
+    if not stages and not RECORDS[decision.scheme or "matrix"].probes:
+        return {}
+    model, names = model_of(searched(node), settings, None, observed=False), node.graph.relations
+    orders = [
+        [one for one in stages if one != at] or [one for one, _ in probe_order(model, at)] for at in range(len(names))
+    ]
+    found = {} if stages else {"probes": orders}
+    if any(edge.declared is not None for edge in node.graph.edges):
+        found["sources"] = [
+            [source_of(model, [at, *order[:done]], one) for done, one in enumerate(order)]
+            for at, order in enumerate(orders)
+        ]
+    return {
+        what: tuple((name, tuple(names[one] for one in order)) for name, order in zip(names, listed, strict=True))
+        for what, listed in found.items()
+    }
 
 
 def _rates(node: JoinNode, defaults: CostDefaults) -> tuple[InputRate, ...]:

@@ -150,8 +150,9 @@ def source_of(model: Model, joined: Sequence[int], target: int) -> int:
 
     Of about equally selective edges it is that of the relation which was joined first: fewer of its rows are different.
     """
-    least = min(model.share(one, target) for one in joined)
-    return next(one for one in joined if model.share(one, target) <= ALIKE * least)
+    shares = [model.share(one, target) for one in joined]
+    most = ALIKE * min(shares)
+    return joined[next(at for at, share in enumerate(shares) if share <= most)]
 
 
 class SharedCells(Protocol):

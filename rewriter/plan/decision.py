@@ -87,7 +87,7 @@ class Selectivity:
     right: str
     share: float
     share_from: RowsFrom
-    key: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    key: tuple[str, ...] = field(default=(), compare=False, metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,7 @@ def calls_of(sql: str, catalog: DdlCatalog) -> int:
 
 
 def test_ten_relations_are_rewritten_in_no_time() -> None:
-    """171,000 calls, some 50 ms; and nothing grows exponentially: 2.3 times the work for twice the relations."""
+    """177,000 calls, some 50 ms; and nothing grows exponentially: 2.3 times the work for twice the relations."""
     five, ten = calls(5), calls(10)
     assert ten < 180_000
     assert ten < 3 * five

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from ..operators.compile.logical_plans import plan_of, walk
 from ..operators.compile.node import OBSERVED
 from ..operators.spec import PREFIX, RUN, is_key, number_of
 from ..operators.task.outputs import COUNTER_NAMES, UNTIL
-from ..operators.task.reports import reported
+from ..operators.task.reports import EDGES, reported
 from ..rewriter.plan.trees import root_of
 from . import live
 from .late import LateRows
@@ -315,13 +316,14 @@ def live_groups(
             last = _last_with_slots(mine, names[0])  # the root comes first
             relations = group["graph"]["relations"]  # and not what inner nodes store
             inputs = [one for name in names for one in mine.inputs(name) if one.alias in relations]
+            expected, matched = _matched(mine, group["decision"].get("selectivities", ()))
             live: dict[str, Any] = {
                 "batch": mine.batches[-1].batch,
                 "counters": {**mine.total(), **{f"latency_{name}": ms for name, ms in mine.latency().items()}},
                 "units": _loads(last),
                 "layout": {name: last.slots[0][name] for name in ("units", "slots")},
-                "estimates": group["decision"].get("expected", {}),
-                "actual": _actual(mine.total(), metrics),
+                "estimates": {**group["decision"].get("expected", {}), **expected},
+                "actual": {**_actual(mine.total(), metrics), **matched},
                 "inputs": [asdict(one) for one in inputs],
                 "idle": [str(one) for one in inputs if one.idle],
                 "vanished": mine.vanished().said,
@@ -364,6 +366,20 @@ def _actual(counters: dict[str, int], metrics: Metrics) -> dict[str, float]:
         "results a second": counters["results"],
     }
     return {name: float(f"{number / metrics.seconds:.4g}") for name, number in sums.items()} | kept
+
+
+def _matched(metrics: Metrics, planned: Iterable[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the share of pairs of rows that was expected to match, and that did, of relations that are counted."""
+    edges = Counter[str]()
+    for slot in (slot for batch in metrics.batches for slot in batch.slots):
+        edges.update(slot.get(EDGES, {}))
+    expected, matched = {}, {}
+    for one in planned:
+        pairs, found = (edges[f"{one['left']} {one['right']} {name}"] for name in ("pairs", "found"))
+        if pairs:
+            name = f"share of pairs of {one['left']} and {one['right']} that match"
+            expected[name], matched[name] = one["share"], float(f"{found / pairs:.4g}")
+    return expected, matched
 
 
 def _time(micros: int) -> str:
