@@ -162,12 +162,13 @@ def test_estimates_stand_beside_what_came() -> None:
 def test_selectivities_stand_beside_what_was_counted() -> None:
     """Of all slots and micro-batches; of relations whose pairs no slot counts there is nothing to say."""
     slots = ({**json.loads(slot(0, 1, 1)), "edges": {"r s pairs": 400, "r s found": 3}}, json.loads(slot(1, 1, 1)))
-    metrics = Metrics((BatchCounters("__trijoin_1", 0, slots), BatchCounters("__trijoin_1", 1, slots[:1])))
+    later = {**slots[0], "edges": {"r s pairs": 600, "r s found": 7}}
+    metrics = Metrics((BatchCounters("__trijoin_1", 0, slots), BatchCounters("__trijoin_1", 1, (later,))))
     known = [{"left": "r", "right": other, "share": 0.001, "share_from": "assumed"} for other in "st"]
     planned = {"name": "__trijoin_1", "decision": {"selectivities": known}, "graph": {"relations": ["r", "s", "t"]}}
     (group,) = live_groups({"groups": [planned]}, metrics, {})
     assert group["live"]["estimates"] == {"share of pairs of r and s that match": 0.001}
-    assert group["live"]["actual"]["share of pairs of r and s that match"] == 0.0075
+    assert group["live"]["actual"]["share of pairs of r and s that match"] == 0.01
 
 
 def test_the_nodes_of_an_operator_tree_are_shown_by_themselves() -> None:

@@ -63,15 +63,15 @@ def test_predictions_are_within_a_fifth(name: str, engine: str, units: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["matrix", "tree", "operator_tree((c, o), l, s)"])
+@pytest.mark.parametrize(("engine", "factor"), [("matrix", 1.2), ("tree", 2), ("operator_tree((c, o), l, s)", 1.2)])
 @pytest.mark.parametrize("units", [1, 4])
-def test_q5_of_002_is_predicted_within_a_factor_of_two(engine: str, units: int) -> None:
+def test_q5_of_002_is_predicted_within_a_factor_of_two(engine: str, factor: float, units: int) -> None:
     """PAPERS F10: with one number for its four bands, 254 times as many results were predicted as came."""
-    data = Data.of(WORKLOADS["tpch_q5"], 12_000)
+    data = Data.of(WORKLOADS["tpch_q5"], 20_000)
     planned = plan(data, engine, units, measured_costs(data), measured_shares(data))
     predicted, counted = planned.predicted(data), totals(count(planned, data))
     for what in COUNTED:
-        assert counted[what] / 2 < predicted[what] < counted[what] * 2, what
+        assert counted[what] / factor < predicted[what] < counted[what] * factor, what
 
 
 def test_the_command_prints_writes_and_draws(tmp_path: Path) -> None:
