@@ -14,7 +14,7 @@ from itertools import permutations
 from ..options import CostDefaults, Settings
 from ..plan.comparison import common_type, widest
 from ..plan.conjuncts import KINDS, Band, Either, KernelPredicate
-from ..plan.cost_model import DEFAULT_UNITS, Model, growth, probe_order, search, source_of
+from ..plan.cost_model import DEFAULT_UNITS, Model, growth, probe_order, search, searches, source_of
 from ..plan.decision import Cost, Selectivity
 from ..plan.grid import KeyClass
 from ..plan.nodes import JoinNode, Scan, source_scan
@@ -161,7 +161,8 @@ def stores(model: Model, order: tuple[int, ...], reached: int) -> Cost:
                 network += rate * reached if 0 < stage < last else 0.0
                 continue
             source = source_of(model, joined, other)
-            cpu += rate * reached * search(model.kept[other] / model.units)
+            searched = searches(model, model.rates[start], rate) if source == start else rate
+            cpu += searched * reached * search(model.kept[other] / model.units)
             candidates = rate * model.stored(other) * model.share(source, other)
             for one in (source, *(one for one in joined if one != source and model.checks(one, other))):
                 cpu += candidates

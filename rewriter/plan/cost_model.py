@@ -177,9 +177,7 @@ def probing(model: Model, shared_cells: SharedCells = lambda *_: 1.0, cells: int
             source = source_of(model, joined, target)
             more = done | {target}
             spread = shared_cells(more) / shared_cells(done)
-            searched = partial
-            if source == start and partial >= TOGETHER * (IN_WINDOW if model.bounded else IN_HISTORY) * arriving:
-                searched = arriving * -math.expm1(-partial / max(arriving, 1e-9))
+            searched = searches(model, arriving, partial) if source == start else partial
             near = shared_cells(done, target, source) / shared_cells(done)
             found = model.stored(target) * model.share(source, target) * near
             inside = model.stored(target) * shared_cells(frozenset((target,))) / cells
@@ -193,6 +191,13 @@ def probing(model: Model, shared_cells: SharedCells = lambda *_: 1.0, cells: int
             joined.append(target)
             done = more
     return total
+
+
+def searches(model: Model, arriving: float, partial: float) -> float:
+    """Return for how many rows is searched, if partial results are joined by the rows that they began with."""
+    if partial < TOGETHER * (IN_WINDOW if model.bounded else IN_HISTORY) * arriving:
+        return partial
+    return arriving * -math.expm1(-partial / max(arriving, 1e-9))
 
 
 def search(rows: float) -> float:
