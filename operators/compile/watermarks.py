@@ -15,7 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from ..spec import RUN, is_key
 from .logical_plans import frame_of, items, joins_streams, over, plan_of
 
-_STAGE = "TransformWithStateInPySpark"
+#: A stage of ours in a plan; the second name is that of Spark 4.0.
+_STAGE = ("TransformWithStateInPySpark", "TransformWithStateInPandas")
 
 #: The key under which Spark marks a column that has a watermark, with its delay in milliseconds.
 DELAY = "spark.watermarkDelayMs"
@@ -29,7 +30,7 @@ WITH_STATE = frozenset(
     {
         *("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "Intersect", "Except"),
         *("FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState"),
-        *("TransformWithState", "TransformWithStateInPySpark", "TransformWithStateInPandas"),
+        *("TransformWithState", *_STAGE),
     }
 )
 
@@ -59,7 +60,7 @@ def _keeps_state(plan: Any) -> bool:
 
 def key_of(plan: Any) -> str:
     """Return the key of the join of ours that an operator with state is a stage of, an empty text if it is none."""
-    while plan.nodeName() in ("Project", _STAGE):
+    while plan.nodeName() in ("Project", *_STAGE):
         plan = items(plan.children())[0]
     if plan.nodeName() != "CollectMetrics":
         return ""
@@ -94,7 +95,7 @@ def held_back(frame: DataFrame, micros: int, statement: str) -> tuple[DataFrame,
     def visit(plan: Any) -> Any:
         if not plan.isStreaming():
             return plan
-        if plan.nodeName() == _STAGE and (key := key_of(plan)):
+        if plan.nodeName() in _STAGE and (key := key_of(plan)):
             if key.partition(RUN)[2] == statement:
                 return plan
             keys.append(key)

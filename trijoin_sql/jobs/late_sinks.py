@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..operators.compile.logical_plans import frame_of
 from ..rewriter.sql.dialect import quote
 from ..running.versioned_file import VersionedFile
+from ..spark.versions import streaming_class
 from .formats import CHECKPOINT, SINKS, find_format
 from .statements import CreateSink
 
@@ -79,7 +80,7 @@ def _file_sink(spark: SparkSession, sink: CreateSink, options: dict[str, str]) -
     jvm: Any = spark._jvm
     room, kind = _FORMATS[find_format(SINKS, sink.format.text) or ""]
     given = jvm.PythonUtils.toScalaMap(options)
-    return jvm.org.apache.spark.sql.execution.streaming.sinks.FileStreamSink(
+    return getattr(jvm, streaming_class("sinks.FileStreamSink", spark.version))(
         spark._jsparkSession,
         _qualified(spark, options["path"]).toString(),
         getattr(getattr(jvm.org.apache.spark.sql.execution.datasources, room), kind)(),
@@ -164,13 +165,16 @@ class IntoLateFiles:
 def into_late_files(spark: SparkSession, sink: CreateSink, options: dict[str, str]) -> IntoLateFiles:
     """Return what writes late rows into files."""
     jvm: Any = spark._jvm
-    sinks = jvm.org.apache.spark.sql.execution.streaming.sinks
+    sinks, logs = (
+        getattr(jvm, streaming_class(f"sinks.{name}", spark.version))
+        for name in ("FileStreamSink", "FileStreamSinkLog")
+    )
     session = spark._jsparkSession
     conf = session.sessionState().conf()
     folder = _qualified(spark, options["path"])
     system = folder.getFileSystem(session.sessionState().newHadoopConf())
-    place = str(sinks.FileStreamSink.getMetadataLogPath(system, folder, conf).toString())
-    kept = sinks.FileStreamSinkLog(sinks.FileStreamSinkLog.VERSION(), session, place, jvm.scala.Option.empty())
+    place = str(sinks.getMetadataLogPath(system, folder, conf).toString())
+    kept = logs(logs.VERSION(), session, place, jvm.scala.Option.empty())
 
     def latest() -> int:
         found = kept.getLatestBatchId()

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark import __version__
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,7 @@ from ..session import TriJoinSession
 from ..spark.config import configure, submitted_settings
 from ..spark.liberties import JVM_FLAGS
 from ..spark.quiet import quiet_jvm, quiet_python
+from ..spark.versions import streaming_class
 from .formats import CHECKPOINT
 from .jars import PACKAGES, how_to_give, needed, start_settings, with_packages
 from .paths import local_path
@@ -87,7 +89,7 @@ def _defaults(user: Mapping[str, str], job: Job) -> dict[str, str]:
     checkpoints = (sink.options.text(CHECKPOINT) for sink in job.sinks)
     elsewhere = next((text for text in checkpoints if text and local_path(text) is None), None)
     if elsewhere is not None:  # the manager for local disks is not for object stores
-        manager = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+        manager = streaming_class("checkpointing.FileContextBasedCheckpointFileManager", __version__)
         settings["spark.sql.streaming.checkpointFileManagerClass"] = manager
     return settings
 

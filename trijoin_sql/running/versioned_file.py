@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UnavailableError
 from ..spark.messages import last_cause, without_class
+from ..spark.versions import streaming_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,8 +54,8 @@ class VersionedFile:
         self._jvm = jvm
         self._folder = jvm.org.apache.hadoop.fs.Path(folder)
         conf = spark._jsparkSession.sessionState().newHadoopConf()
-        package = jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        self._manager = reached(folder, lambda: package.CheckpointFileManager.create(self._folder, conf))
+        manager = getattr(jvm, streaming_class("checkpointing.CheckpointFileManager", spark.version))
+        self._manager = reached(folder, lambda: manager.create(self._folder, conf))
 
     def _versions(self) -> list[int]:
         """Return the numbers of the files, in order."""

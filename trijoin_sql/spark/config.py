@@ -24,6 +24,7 @@ from ..errors import UnavailableError
 from .flags import PARTITIONS, settings_of
 from .jvm import OPTIONS, java_options
 from .liberties import HUSH_FALSE_ALARM, JVM_PIPE, LIBERTY_SETTINGS, PRELOAD_WORKERS, taken
+from .versions import installed, minor, streaming_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +41,7 @@ _TRACEBACK = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
 CLUSTER_PARTITIONS = 16
 
 _PROVIDER, _STATE = "spark.sql.streaming.stateStore.providerClass", "org.apache.spark.sql.execution.streaming.state"
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 #: Needed by every stateful query of ours; a session takes them at any time.
 STATE_SETTINGS: Mapping[str, str] = {
@@ -48,7 +50,9 @@ STATE_SETTINGS: Mapping[str, str] = {
     # Upload a trigger's changes, not a snapshot of the whole store; snapshots follow in the background.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Version 2 names every state file by the attempt that wrote it: a task that runs twice leaves no ambiguous state.
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    # In Spark 4.0 operators with one partition (LIMIT, an aggregation of all rows) fail with it, its reader of state
+    # does not know it, and no newer Spark goes on from it.
+    FORMAT: "2" if minor(installed()) >= (4, 1) else "1",
 }
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -81,7 +85,7 @@ CONTEXT_SETTINGS: Mapping[str, str] = {
 #: For checkpoints on a local disk: the default manager opens files by another Hadoop class, which starts `chmod`
 #: for each of them; files of this one go through `local_disk`. HDFS and object stores keep the default: atomic renames.
 LOCAL_CHECKPOINT_SETTINGS: Mapping[str, str] = {
-    _FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    _FILE_MANAGER: streaming_class("checkpointing.FileSystemBasedCheckpointFileManager", installed()),
 }
 
 

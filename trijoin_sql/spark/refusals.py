@@ -30,7 +30,7 @@ from ..rewriter.sql.match_recognize import match_recognize
 from ..rewriter.sql.places import place_of
 from .messages import first_sentence
 from .plan_joins import OUTER
-from .versions import minor
+from .versions import minor, streaming_class
 
 #: Spark's switch for its check, and the name of its answer if the answer has no name.
 _UNCHECKED, _NO_NAME = "spark.sql.streaming.unsupportedOperationCheck", "no condition"
@@ -253,7 +253,8 @@ class StreamCheck:
 
     def _of_event_times(self, plan: Any) -> Answer | None:
         """Return what Spark says about the event times below operators that clear their state by one."""
-        find = self._sql.execution.streaming.operators.stateful.WatermarkSupport.findEventTimeColumn
+        name = streaming_class("operators.stateful.WatermarkSupport", self.frame.sparkSession.version)
+        find = getattr(self.frame.sparkSession._jvm, name).findEventTimeColumn
         try:
             for step in walk(plan):
                 for below in items(step.node.children()) if step.name in _CLEARING else ():

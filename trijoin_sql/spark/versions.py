@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import metadata
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnavailableError
-from ..rewriter.sql.dialect import tokenize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: The first version that our operators run on.
-OLDEST = (4, 1)
+OLDEST = (4, 0)
 
 #: Words of Spark's SQL that came after it.
 SINCE: Mapping[str, tuple[int, int]] = MappingProxyType(
@@ -27,6 +27,12 @@ SINCE: Mapping[str, tuple[int, int]] = MappingProxyType(
         "UNNEST": (4, 3),
     }
 )
+
+#: Clauses of a relation that Spark 4.0 lacks (STREAM is a table or a function to it), and the errors that this makes.
+_OF_RELATIONS = re.compile(
+    r"(?:\bFROM|\bJOIN|,)\s+(STREAM)(?:\s+[\w`]|\s*\()|\b(WATERMARK)\s.*?\bDELAY\s+OF\b", re.IGNORECASE | re.DOTALL
+)
+_UNREAD = ("PARSE_SYNTAX_ERROR", "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN", "UNRESOLVABLE_TABLE_VALUED_FUNCTION")
 
 #: How many words later an older parser stumbles: it takes such a word for the name of a table first.
 _LATER = 6
@@ -42,7 +48,7 @@ def refuse_older(version: str) -> None:
     """
     if minor(version) < OLDEST:
         raise UnavailableError(
-            f"Spark {version}", f"TriJoin SQL needs Spark {_text(OLDEST)} or newer", "pip install 'pyspark>=4.1,<4.4'"
+            f"Spark {version}", f"TriJoin SQL needs Spark {_text(OLDEST)} or newer", "pip install 'pyspark>=4.0,<4.4'"
         )
 
 
@@ -52,6 +58,34 @@ def make_up_for(spark: SparkSession) -> None:
     """
     if minor(spark.version) < (4, 2):
         _ = spark.streams.active
+
+
+def installed() -> str:
+    """Return the version of the installed PySpark, which is imported only where no package tells it."""
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:  # Spark's own folder on the path
+        from pyspark import __version__
+
+        return str(__version__)
+
+
+def streaming_class(name: str, version: str) -> str:
+    """Return the full name of a class of Spark's streaming engine, which has no packages below it in 4.0.
+
+    Parameters
+    ----------
+    name
+        Its package and name, as since 4.1.
+    version
+        Spark's version.
+
+    Examples
+    --------
+    >>> streaming_class("sinks.FileStreamSink", "4.0.2")
+    'org.apache.spark.sql.execution.streaming.FileStreamSink'
+    """
+    return f"org.apache.spark.sql.execution.streaming.{name if minor(version) >= (4, 1) else name.rpartition('.')[2]}"
 
 
 def metadata_of(offsets: Any, version: str) -> Any:
@@ -71,6 +105,8 @@ def lacks(version: str, text: str, error: Exception) -> UnavailableError | None:
     error
         The error of Spark's parser, with the place where it gave up.
     """
+    from ..rewriter.sql.dialect import tokenize  # the settings of a session ask this module, before there is a parser
+
     place = re.search(r"\(line (\d+), pos (\d+)\)", str(error))
     if place is None:
         return None
@@ -83,6 +119,17 @@ def lacks(version: str, text: str, error: Exception) -> UnavailableError | None:
         if since is not None and text[token.start] != "`" and minor(version) < since:
             return UnavailableError(token.text.upper(), f"it needs Spark {_text(since)}, and this is Spark {version}")
     return None
+
+
+def lacks_clause(version: str, text: str, condition: str) -> UnavailableError | None:
+    """Return what to say of a statement with an error of this condition, if it has clauses that Spark 4.0 lacks."""
+    unread = minor(version) < (4, 1) and condition.startswith(_UNREAD)
+    found = _OF_RELATIONS.search(text) if unread else None
+    if found is None:
+        return None
+    way = "make it a view: spark.readStream.table(name).withWatermark(column, delay).createOrReplaceTempView(view)"
+    clause = (found[1] or found[2]).upper()
+    return UnavailableError(f"{clause} in FROM", f"it needs Spark 4.1, and this is Spark {version}", way)
 
 
 def minor(version: str) -> tuple[int, int]:

@@ -5,7 +5,8 @@ unsaved: a function of micro-batches that calls ``show()``, and, when a micro-ba
 sink that has it and skips it by its number (Spark's file sink, Delta's, many functions of ``foreachBatch``). Where
 state is named by the attempt that wrote it (checkpoint format 2, see `config`), Spark then fails with ``assertion
 failed: CheckpointInfo length: 0``, in the latter case at every start. So a sink of ours stands before the query's own.
-It passes the rows on, and computes afterwards what has not been computed.
+It passes the rows on, and computes afterwards what has not been computed. In checkpoint format 1, which we use with
+Spark 4.0, an operator tells which partitions it has saved by its files alone, those of Spark's own joins excepted.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from pyspark.sql import SparkSession
 from .flags import settings_of
 from .janino import compiled, instance
 from .liberties import WHOLE_BATCHES, taken
+from .versions import streaming_class
 
 _log = logging.getLogger("trijoin_sql")
 
 _SINK = "org.apache.spark.sql.execution.streaming.Sink"
 _FUNCTION = "org.apache.spark.sql.execution.streaming.sources.ForeachBatchSink"
 _CLASS = "TriJoinWholeBatches"
+#: What it imports of Spark's operators with state.
+_STATEFUL = ("StateStoreWriter", "StatefulOpStateStoreCheckpointInfo", "StatefulOperatorStateInfo")
 
 #: Spark knows a sink that is a function by its class, in one check of its own: so ours is of that class there.
 _KINDS = {
@@ -33,9 +37,11 @@ _KINDS = {
 
 _SOURCE = """
 import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter;
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpStateStoreCheckpointInfo;
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo$;
+import {StateStoreWriter};
+import {StatefulOpStateStoreCheckpointInfo};
+import {StatefulOperatorStateInfo};
+import {StatefulOperatorStateInfo}$;
+import org.apache.hadoop.fs.Path;
 
 public final class {name} {extends} {{
   private final {sink} sink;
@@ -51,11 +57,13 @@ public final class {name} {extends} {{
   }}
 
   public boolean isWhole(SparkPlan plan) {{
-    return !StatefulOperatorStateInfo$.MODULE$.enableStateStoreCheckpointIds(plan.conf()) || isSaved(plan);
+    return isSaved(plan, StatefulOperatorStateInfo$.MODULE$.enableStateStoreCheckpointIds(plan.conf()));
   }}
 
-  private static boolean isSaved(SparkPlan plan) {{
-    if (plan instanceof StateStoreWriter) {{
+  private static boolean isSaved(SparkPlan plan, boolean named) {{
+    if (plan instanceof StateStoreWriter && !named) {{
+      if (!hasFiles(plan, ((StateStoreWriter) plan).getStateInfo())) return false;
+    }} else if (plan instanceof StateStoreWriter) {{
       StateStoreWriter writer = (StateStoreWriter) plan;
       java.util.Set partitions = new java.util.HashSet();
       java.util.Iterator saved = writer.checkpointInfoAccumulator().value().iterator();
@@ -66,9 +74,30 @@ public final class {name} {extends} {{
     }}
     scala.collection.Iterator below = plan.children().iterator();
     while (below.hasNext()) {{
-      if (!isSaved((SparkPlan) below.next())) return false;
+      if (!isSaved((SparkPlan) below.next(), named)) return false;
     }}
     return true;
+  }}
+
+  private static boolean hasFiles(SparkPlan plan, StatefulOperatorStateInfo info) {{
+    if (plan.nodeName().contains("Join")) return true;
+    Path folder = new Path(info.checkpointLocation(), String.valueOf(info.operatorId()));
+    int partitions = plan.outputPartitioning().numPartitions() == 1 ? 1 : info.numPartitions();
+    for (int partition = 0; partition < partitions; partition++) {{
+      String file = folder + "/" + partition + "/" + (info.storeVersion() + 1);
+      boolean saved = exists(plan, file + ".changelog") || exists(plan, file + ".zip") || exists(plan, file + ".delta");
+      if (!saved) return false;
+    }}
+    return true;
+  }}
+
+  private static boolean exists(SparkPlan plan, String file) {{
+    try {{
+      Path path = new Path(file);
+      return path.getFileSystem(plan.session().sessionState().newHadoopConf()).exists(path);
+    }} catch (java.io.IOException error) {{
+      throw new java.io.UncheckedIOException(error);
+    }}
   }}
 
   public String name() {{ return sink.name(); }}
@@ -111,7 +140,8 @@ def compute_whole_batches(spark: SparkSession, execution: Any) -> None:
             return
         kind = _FUNCTION if is_instance_of(gateway, sink, _FUNCTION) else _SINK
         extends, construct = _KINDS[kind]
-        source = _SOURCE.format(name=_CLASS, extends=extends, construct=construct, sink=_SINK)
+        names = {name: streaming_class(f"operators.stateful.{name}", spark.version) for name in _STATEFUL}
+        source = _SOURCE.format(name=_CLASS, extends=extends, construct=construct, sink=_SINK, **names)
         ours = instance(gateway, compiled(gateway.jvm, _CLASS, source, _SINK), sink)
         owner = execution.getClass()
         while owner.getSimpleName() != "StreamExecution":
