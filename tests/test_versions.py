@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trijoin_sql.errors import UnavailableError
-from trijoin_sql.spark.versions import OLDEST, lacks, minor, refuse_older
+from trijoin_sql.spark.versions import OLDEST, lacks, lacks_clause, minor, refuse_older
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,29 @@ def test_the_place_is_found_in_several_lines() -> None:
     assert lacks("4.1.0", text, Exception("no place")) is None
 
 
-@pytest.mark.parametrize("version", ["3.5.9", "4.0.5"])
+@pytest.mark.parametrize(
+    ("version", "text", "told"),
+    [
+        ("4.0.2", "SELECT * FROM STREAM r", "STREAM in FROM"),
+        ("4.0.2", "SELECT * FROM r watermark ts\ndelay of INTERVAL 1 HOUR AS x", "WATERMARK in FROM"),
+        ("4.0.2", "SELECT * FROM r JOIN STREAM (s)", "STREAM in FROM"),
+        ("4.0.2", "SELECT stream.a FROM r AS stream JOIN s", None),
+        ("4.1.0", "SELECT * FROM STREAM r", None),
+    ],
+)
+def test_a_clause_that_spark_4_0_takes_for_a_name(version: str, text: str, told: str | None) -> None:
+    found = lacks_clause(version, text, "PARSE_SYNTAX_ERROR")
+    assert lacks_clause(version, text, "DIVIDE_BY_ZERO") is None
+    assert (found and found.getMessageParameters()["what"]) == told
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "2.4.8"])
 def test_an_older_spark_is_refused(version: str) -> None:
-    with pytest.raises(UnavailableError, match=rf"Spark {version}.*needs Spark 4\.1 or newer"):
+    with pytest.raises(UnavailableError, match=rf"Spark {version}.*needs Spark 4\.0 or newer"):
         refuse_older(version)
 
 
-@pytest.mark.parametrize("version", ["4.1.0", "4.3.0", "4.4.0.dev1", "5.0.0-SNAPSHOT", "nightly"])
+@pytest.mark.parametrize("version", ["4.0.0", "4.1.0", "4.3.0", "4.4.0.dev1", "5.0.0-SNAPSHOT", "nightly"])
 def test_another_spark_is_not(version: str) -> None:
     refuse_older(version)  # raises nothing
     assert minor(version) >= OLDEST
@@ -60,7 +76,7 @@ def test_a_session_looks_at_its_spark() -> None:
 
     class Session:
         readStream: Any = None  # noqa: N815
-        version = "4.0.1"
+        version = "3.5.9"
 
-    with pytest.raises(UnavailableError, match=r"Spark 4\.0\.1"):
+    with pytest.raises(UnavailableError, match=r"Spark 3\.5\.9"):
         TriJoinSession.create(Session())  # type: ignore[arg-type]

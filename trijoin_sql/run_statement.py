@@ -41,7 +41,7 @@ from .spark.quiet import errors_expected
 from .spark.refusals import check_all_modes, leave_out_plan, of_another_door, of_streams
 from .spark.session_catalog import SparkCatalog
 from .spark.unproven import refuse_spark_joins
-from .spark.versions import lacks
+from .spark.versions import lacks, lacks_clause
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
@@ -106,7 +106,7 @@ class StatementRunner:
             raise TypeError(f"sql() takes the text of a statement, not {type(text).__name__}")
         with suppress(SqlSyntaxError):  # mistakes in the text are reported below
             text = without_online(text)
-        with _told_shortly(text):
+        with _told_shortly(text, self.spark.version):
             return self._run(text, args, kwargs)
 
     def _run(self, text: str, args: Any, kwargs: Mapping[str, Any]) -> Ran:
@@ -304,7 +304,7 @@ class StatementRunner:
 
     def explained(self, text: str, args: Arguments) -> Rewrite:
         """Return how a statement is rewritten; raise what running it would, as far as its text and its names tell."""
-        with _told_shortly(text):
+        with _told_shortly(text, self.spark.version):
             try:
                 rewritten = self.plan(text, args).rewritten
             except UnsupportedQueryError:
@@ -361,13 +361,13 @@ class StatementRunner:
 
 
 @contextmanager
-def _told_shortly(text: str) -> Iterator[None]:
+def _told_shortly(text: str, version: str) -> Iterator[None]:
     """Raise what Spark does not analyse in one sentence: without its plan, and without Java's stack in the log."""
     try:
         with errors_expected():
             yield
     except AnalysisException as error:
-        ours = of_streams(error, text)
+        ours = of_streams(error, text) or lacks_clause(version, text, error.getCondition() or "")
         if ours is not None:
             raise ours from None
         leave_out_plan(error, text)
