@@ -443,10 +443,10 @@ class LayoutListener:
         remember(query_id, file.root, (stream.alias for spec in specs for stream in spec.streams))
         properties: Any = self.spark._jsparkSession.sparkContext().getLocalProperties()
         try:
+            saved = file.read()  # first: it says of which Spark the other files are
             batch = _next_batch(execution, file.root)
             if not batch and (why := results_of_another(self.spark, execution.sink().toString())) is not None:
                 raise SinkMismatchError(file.root, why)
-            saved = file.read()
             if batch and saved and file.in_real_time != bool(real_time):
                 raise CheckpointMismatchError(file.root, OF_REAL_TIME if file.in_real_time else OF_MICRO_BATCHES)
             if batch and not saved:
