@@ -28,7 +28,7 @@ PROCESSES = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 #: What the table shows, with the names that it has there.
 SHOWN = {"pyspark": "PySpark", "sqlglot": "sqlglot", "numpy": "NumPy", "pyarrow": "PyArrow", "pandas": "pandas"}
 
-#: PySpark 4.1 leaves sockets open where it collects rows.
+#: PySpark 4.0 and 4.1 leave sockets open where it collects rows.
 WARNINGS = ("-W", "ignore:unclosed <socket:ResourceWarning")
 
 _MARKED = re.compile(r"(<!-- versions -->\n).*?(<!-- /versions -->)", re.DOTALL)

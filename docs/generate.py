@@ -110,9 +110,9 @@ def spark_settings() -> str:
         (dict(config.CONTEXT_SETTINGS), "new contexts"),
         (dict(config.LOCAL_CHECKPOINT_SETTINGS), "local master and local disk"),
     ]
-    shallow = {config._SOCKETS: ", not on YARN"}
+    except_for = {config._SOCKETS: ", not on YARN", config.FORMAT: "; `1` on Spark 4.0"}
     rows = (
-        (_code(k), _code(v.rpartition(".")[2]), text + shallow.get(k, ""))
+        (_code(k), _code(v.rpartition(".")[2]), text + except_for.get(k, ""))
         for group, text in where
         for k, v in group.items()
     )

@@ -86,11 +86,11 @@ def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     (fine,) = doctor.check_packages()
     assert fine.level == "ok"
     real = metadata.version
-    monkeypatch.setattr(doctor.metadata, "version", lambda name: "4.0.5" if name == "pyspark" else real(name))
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "3.5.9" if name == "pyspark" else real(name))
     (wrong,) = doctor.check_packages()
     assert (wrong.level, wrong.subject) == ("problem", "pyspark")
-    assert "pyspark 4.0.5" in wrong.text
-    assert "pip install 'pyspark<4.4,>=4.1'" in wrong.text
+    assert "pyspark 3.5.9" in wrong.text
+    assert "pip install 'pyspark<4.4,>=4.0'" in wrong.text
     monkeypatch.setattr(doctor.metadata, "version", lambda name: "3.1.1" if name == "pandas" else real(name))
     assert doctor.check_packages()[0].level == "ok"
 
