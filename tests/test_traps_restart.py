@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from trijoin_sql.operators.state import warm
 
 import trijoin_sql
-from trijoin_sql.spark.config import FORMAT
 from trijoin_sql.spark.messages import reason
 
 from .sessions import local_session
@@ -238,18 +237,11 @@ def by_hand(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("version", ["2", "1"])
-def test_trap_24_rows_that_a_function_does_not_ask_for(
-    tables: Tables, tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trap_24_rows_that_a_function_does_not_ask_for(tables: Tables, tmp_path: Path) -> None:
     """They are computed all the same, in every micro-batch, or no state would be saved and Spark could not go on.
 
-    The last micro-batch has all results of rows before it, and so shows whether their state was there. In version 1 of
-    checkpoints, which we use with Spark 4.0, the files alone tell it.
+    The last micro-batch has all results of rows before it, and so shows whether their state was there.
     """
-    spark = tables.spark.newSession()
-    spark.conf.set(FORMAT, version)
-    monkeypatch.setattr(tables, "spark", spark)
     checkpoint, kept = tmp_path / "checkpoint", {}
     asks = [lambda frame: frame.show(1), lambda frame: None, lambda frame: (frame.isEmpty(), frame.head(1))]
 
