@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+from pyspark.sql.types import UserDefinedType
 
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.conjuncts import KernelPredicate
@@ -412,9 +413,11 @@ def _check_payload(
     for column, _ in outputs:
         kind = fields[read["column", column]].dataType
         if not travels(kind):
+            of_user = isinstance(kind, UserDefinedType)
+            instead = f"ST_AsBinary({column}) or the like" if of_user else f"CAST({column} AS STRING), or parts of it,"
             raise UnsupportedQueryError(
                 f"column {scan.alias}.{column} has the type {kind.simpleString()}, which cannot pass through the join",
-                f"Join on a subquery that selects CAST({column} AS STRING), or parts of it, in its place.",
+                f"Join on a subquery that selects {instead} in its place.",
             )
 
 

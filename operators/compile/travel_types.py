@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, UserDefinedType
 
 from ..batches.ipc import uniform_type
 
@@ -70,18 +70,23 @@ def travels(data_type: DataType) -> bool:
         to_arrow_type(data_type, error_on_duplicated_field_names_in_struct=True, **_IN_UTC)
     except PySparkException:
         return False
-    return not _has_places(data_type)
+    return not _stays_away(data_type)
 
 
-def _has_places(data_type: DataType) -> bool:
-    """Return whether there is a GEOMETRY or GEOGRAPHY inside: Spark 4.3 sends them, and does not take them back."""
+def _stays_away(data_type: DataType) -> bool:
+    """Return whether there is a type inside that Spark sends and does not take back.
+
+    These are GEOMETRY and GEOGRAPHY of 4.3, and types of the user or of a library, such as Apache Sedona's geometry.
+    """
     match data_type:
+        case UserDefinedType():
+            return True
         case ArrayType():
-            return _has_places(data_type.elementType)
+            return _stays_away(data_type.elementType)
         case MapType():
-            return _has_places(data_type.keyType) or _has_places(data_type.valueType)
+            return _stays_away(data_type.keyType) or _stays_away(data_type.valueType)
         case StructType():
-            return any(_has_places(field.dataType) for field in data_type.fields)
+            return any(_stays_away(field.dataType) for field in data_type.fields)
     return data_type.typeName() in ("geometry", "geography")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812 (PySpark's custom)
 from trijoin_sql.operators.compile.compiling import Compiling
@@ -69,6 +70,8 @@ else:
         (T.StructType([T.StructField("a", T.IntegerType()), T.StructField("b", MONTHS)]), False),
         (T.StructType([T.StructField("a", T.IntegerType()), T.StructField("a", T.StringType())]), False),
         *((place, False) for place in PLACES),
+        (VectorUDT(), False),
+        (T.ArrayType(VectorUDT()), False),
         (T.StructType([T.StructField("geometry", T.BinaryType())]), True),
     ],
     ids=lambda value: value.simpleString() if isinstance(value, T.DataType) else None,
