@@ -456,6 +456,11 @@ class JoinSpec:
         """Whether the number of units is part of the state, not of the query."""
         return self.elastic or self.pivot is not None
 
+    @property
+    def has_own_slots(self) -> bool:
+        """Whether each layout of its units has slots of its own, some of which may get no rows (see `state.layout`)."""
+        return self.subgroups != 1 or self.pivot is not None
+
     def homes(self, rank: int) -> tuple[Block, ...]:
         """Return the layouts that a stream's rows reach, first the one in which each of them is counted."""
         return (self.lead,) if self.lead is not None and rank == self.pivot else self.blocks

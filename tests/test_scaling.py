@@ -59,8 +59,10 @@ def test_what_is_kept_for_ever_does_not_shrink() -> None:
 
 def test_cells_double_and_halve() -> None:
     """Five cells would divide one dimension of a grid, and the copies of rows along the others grow."""
-    cells = {load: Scaler(POLICY, doubles=True).decide(0, 4, [load]).wanted for load in (330, 900, 5000, 100, 10, 240)}
-    assert cells == {330: 8, 900: 8, 5000: 8, 100: 2, 10: 1, 240: 4}
+    cells = {
+        load: Scaler(POLICY, doubles=True).decide(0, 4, [load]).wanted for load in (330, 900, 5000, 100, 10, 0, 240)
+    }
+    assert cells == {330: 8, 900: 8, 5000: 8, 100: 2, 10: 1, 0: 1, 240: 4}
 
 
 def test_settings() -> None:

@@ -82,9 +82,7 @@ class Again:
     inputs: Mapping[str, Input]
 
     def grid(self, cells: int) -> tuple[int, ...]:
-        """Return how many cells there are along each dimension of a grid of so many; none if its units are no cells."""
-        if not RECORDS[RECORDS[self.node.decision.scheme or "matrix"].runs_as or ""].in_cells:
-            return ()
+        """Return how many cells there are along each dimension of a grid of so many."""
         return lay_out(self.node, {alias: side.anew() for alias, side in self.inputs.items()}, cells).shares
 
 

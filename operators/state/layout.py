@@ -197,7 +197,7 @@ def others_until(spec: JoinSpec, slot: int, stores: Mapping[str, Store]) -> int 
 
     None for any other slot.
     """
-    if spec.pivot is None or not any(slot in block.slots for block in spec.earlier):
+    if not any(slot in block.slots for block in spec.earlier) or spec.pivot is None:
         return None
     own = spec.streams[spec.pivot].alias
     return max(store.until for name, store in stores.items() if name != own)
@@ -205,7 +205,7 @@ def others_until(spec: JoinSpec, slot: int, stores: Mapping[str, Store]) -> int 
 
 def is_done(spec: JoinSpec, slot: int, stores: Mapping[str, Store]) -> bool:
     """Return whether a cell has no row of the pivot any more, and none comes: then what it holds joins nothing."""
-    return spec.pivot is not None and is_left(spec, slot) and not len(stores[spec.streams[spec.pivot].alias])
+    return is_left(spec, slot) and spec.pivot is not None and not len(stores[spec.streams[spec.pivot].alias])
 
 
 def is_left(spec: JoinSpec, slot: int) -> bool:

@@ -140,8 +140,7 @@ class Packing:
         self._keys = slot_keys(spec.slots)
         # Where rows go by a key or to cells, an old slot may get none, and would never report. So each is asked, and is
         # retired once it says that it is empty.
-        asks = spec.earlier and spec.bounded and (spec.subgroups != 1 or spec.pivot is not None)
-        asked = spec.earlier if asks else ()
+        asked = spec.earlier if spec.earlier and spec.bounded and spec.has_own_slots else ()
         self._asked = [self._keys[slot] for block in asked for slot in block.slots]
         self._alike = AlikeRows(turn()) if routing.spreads(spec, rank) else None
         self._nulls = NullRows(self.stream)

@@ -151,8 +151,7 @@ def follow(
         why = obstacle(spec, old, wanted, real_time=real_time)
         if why is not None:
             raise CheckpointMismatchError("of this query", f"units was {old} and is now {wanted}; {why}")
-        in_cells = spec.pivot is not None
-        history = join.history.changed(batch, wanted, apart=in_cells or spec.subgroups != 1, grid=grid)
+        history = join.history.changed(batch, wanted, apart=spec.has_own_slots, grid=grid)
         # an older version may have written less
         joins.append(replace(join, fingerprint=spec.fingerprint, history=history).turned(spec.held_back, watermark))
     return joins

@@ -129,10 +129,10 @@ class Scaler:
         load, wanted = total / (units * policy.capacity), units
         if load > policy.upper or (load < policy.lower and self.shrinks):
             steps = math.ceil(total / (policy.target * policy.capacity * self.step))
-            most = max(policy.most // self.step, 1)
+            steps, most = max(steps, 1), max(policy.most // self.step, 1)
             if self.doubles:
                 steps, most = 1 << (steps - 1).bit_length(), 1 << most.bit_length() - 1
-            wanted = self.step * min(max(steps, 1), most)
+            wanted = self.step * min(steps, most)
             if (wanted > units) != (load > policy.upper):  # limited, or rounded back to the current number
                 wanted = units
         sign = (wanted > units) - (wanted < units)
