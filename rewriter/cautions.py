@@ -99,6 +99,8 @@ def products(group: JoinNode) -> Iterator[Product]:
         unset = [mark.sql for one in between for mark in parts_of(one.condition.expr) if mark.op == "PLACEHOLDER"]
         hint = f"give a value for {', '.join(dict.fromkeys(unset))}, which may bound it" if unset else hint
         hint = next((_CAST_IT.format(text) for one in between for text in _texts_in_sums(one, column_of)), hint)
+        if any(part.op.startswith("st_geom") for one in between for part in parts_of(one.condition.expr)):
+            hint = _READ_BELOW
         yield Product(what, hint, tuple(part), place)
         before |= {*part}
 
@@ -114,6 +116,10 @@ def _texts_in_sums(predicate: Residual, column_of: Callable[[At], tuple[str, str
 
 
 _CAST_IT = "{0} is a STRING: write TRY_CAST({0} AS DOUBLE), which makes texts that are no number NULL, or declare it so"
+_READ_BELOW = (
+    "read geometries of texts or bytes in a subquery, (SELECT *, ST_GeomFromWKT(wkt) AS g FROM zones) AS z: the boxes "
+    "around columns are compared"
+)
 _SPLIT = "write one SELECT for each side of OR, and put them together with UNION ALL"
 _CONNECT = "add an equality, an order (r.x < s.x) or a distance (ABS(r.x - s.x) < 5) between them"
 

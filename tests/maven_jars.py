@@ -1,6 +1,7 @@
-"""Jars of Kafka, Delta Lake and Iceberg for tests, from Maven Central, in a cache outside the checkout.
+"""Jars of Kafka, Delta Lake, Iceberg and Apache Sedona for tests, from Maven Central, in a cache outside the checkout.
 
-``python -m tests.maven_jars`` fetches them and says what there is. Tests call `connector`, `broker` and `lake`.
+``python -m tests.maven_jars`` fetches them and says what there is. Tests call `connector`, `broker`,
+`lake` and `sedona`.
 """
 
 from __future__ import annotations
@@ -92,6 +93,17 @@ def lake(name: str) -> Path:
         parts += tuple(f"io.delta:{part}:{version}" for part in _OF_DELTA)
         parts += tuple(f"io.unitycatalog:unitycatalog-{part}:0.6.0" for part in ("client", "hadoop"))
     return _first((Jars(f"{artifact} {version}", parts, transitive=False),))[0].folder
+
+
+#: The newest build of Sedona that we know, for the only Spark of ours that it is for.
+SEDONA = Jars("sedona 1.8.0", ("org.apache.sedona:sedona-spark-shaded-4.0_2.13:1.8.0",), transitive=False)
+
+
+def sedona() -> Path:
+    """Return the folder with the jar of Apache Sedona for the installed Spark."""
+    if not pyspark.__version__.startswith("4.0."):
+        raise NotObtainableError(f"we know no build for Spark {pyspark.__version__}")
+    return _first((SEDONA,))[0].folder
 
 
 def broker() -> list[Path]:

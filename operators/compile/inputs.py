@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
-from pyspark.sql.types import UserDefinedType
+from pyspark.sql.types import StructField, UserDefinedType
 
 from ...errors import UnsupportedQueryError
 from ...rewriter.plan.conjuncts import KernelPredicate
@@ -23,7 +23,7 @@ from ...rewriter.plan.joins import Branch, join_words
 from ...rewriter.plan.nodes import JoinNode, Node, Scan, source_conditions, source_scan
 from .compiling import Compiling, NotAsPlannedError
 from .logical_plans import calls_python, is_lasting, items, plan_of, walk
-from .travel_types import CHAR, quoted, to_wire, travels, type_names
+from .travel_types import quoted, to_wire, travels, type_names
 from .watermarks import DELAY, held_back, with_all_rows
 
 #: The column of an input with the whole row as JSON, and how Spark writes that: all columns, times to the microsecond.
@@ -99,12 +99,11 @@ class Input:
         """Return the type of a column or key that was read."""
         return self.types[self.read[what, text]]
 
-    def lengths(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the outputs that are of type CHAR or VARCHAR, with the metadata that says so."""
+    def fields(self) -> Iterator[tuple[str, StructField]]:
+        """Yield the outputs, with the field of each here."""
+        schema = self.frame.schema
         for column, name in self.outputs:
-            metadata = self.frame.schema[self.read["column", column]].metadata or {}
-            if CHAR in metadata:
-                yield name, {CHAR: metadata[CHAR]}
+            yield name, schema[self.read["column", column]]
 
     def pack(self, column: Column, identity: str, value: str | None = None) -> str:
         """Return the packed name of a column; the same ``identity`` is packed once.
@@ -412,8 +411,8 @@ def _check_payload(
     fields = {field.name: field for field in frame.schema.fields}
     for column, _ in outputs:
         kind = fields[read["column", column]].dataType
-        if not travels(kind):
-            of_user = isinstance(kind, UserDefinedType)
+        of_user = isinstance(kind, UserDefinedType)
+        if not travels(kind) or (of_user and not hasattr(frame, "_jdf")):
             instead = f"ST_AsBinary({column}) or the like" if of_user else f"CAST({column} AS STRING), or parts of it,"
             raise UnsupportedQueryError(
                 f"column {scan.alias}.{column} has the type {kind.simpleString()}, which cannot pass through the join",

@@ -12,8 +12,10 @@ import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+from pyspark.sql.types import StructField
 
 from ...errors import InvalidHintError, PlanError
+from ...rewriter.plan.comparison import OF_LIBRARY
 from ...rewriter.plan.grid import goes_by_key, is_elastic
 from ...rewriter.plan.nodes import JoinNode, source_conditions, source_scan
 from ...rewriter.plan.schemes import RECORDS
@@ -36,7 +38,7 @@ from .inputs import Input, read_inputs
 from .lifetimes import bind
 from .packing import ROUTE, LateSource, Packed, dispatch, pack_streams
 from .session_settings import settings_of_inputs
-from .travel_types import arrow_type, from_wire, is_plain, quoted, wire_type
+from .travel_types import CHAR, arrow_type, from_wire, is_plain, of_library, quoted, wire_type
 from .watermarks import DELAY
 
 _PART = r"(?:`(?:``|[^`])+`|\w+)"
@@ -100,15 +102,16 @@ class Prepared:
         DDL names of the output columns.
     in_units
         Whether units aggregate.
-    lengths
-        Metadata of the output columns that are of type CHAR or VARCHAR: Spark compares them by it.
+    fields
+        What the output columns that are columns of inputs are there: Spark compares CHAR and VARCHAR by metadata, and
+        a type of a library has only its own name.
     """
 
     spec: JoinSpec
     packed: tuple[Packed, ...]
     types: dict[str, str]
     in_units: bool
-    lengths: dict[str, dict[str, str]]
+    fields: dict[str, StructField]
 
     @property
     def frames(self) -> list[DataFrame]:
@@ -117,8 +120,14 @@ class Prepared:
 
     def typed(self, frame: DataFrame) -> DataFrame:
         """Return results as they come from workers with their types."""
-        columns = {name: from_wire(F.col(quoted(name)), self.types[name]) for name in self.spec.output}
-        return frame.select(*[one.alias(name, metadata=self.lengths.get(name, {})) for name, one in columns.items()])
+        found = []
+        for name in self.spec.output:
+            column, field = from_wire(F.col(quoted(name)), self.types[name]), self.fields.get(name)
+            if self.types[name] == OF_LIBRARY and field is not None:
+                column = of_library(column, field.dataType, frame.sparkSession)
+            metadata = {CHAR: field.metadata[CHAR]} if field is not None and CHAR in field.metadata else {}
+            found.append(column.alias(name, metadata=metadata))
+        return frame.select(*found)
 
 
 def compile_join(compiling: Compiling, node: JoinNode) -> Compiled:
@@ -199,8 +208,8 @@ def prepare(compiling: Compiling, node: JoinNode, inputs: Mapping[str, Input]) -
     in_one = len(SCHEMES[spec.scheme].stages(spec)) == 1 and all(is_plain(wire_type(types[one])) for one in spec.output)
     of_streams = any(side.frame.isStreaming for side in inputs.values())
     spec = replace(spec, fixed_width=in_one and of_streams and all(one.fixed_width for one in packed))
-    lengths = {name: kind for side in inputs.values() for name, kind in side.lengths()}
-    return Prepared(spec, tuple(packed), types, in_units, lengths)
+    fields = {name: field for side in inputs.values() for name, field in side.fields()}
+    return Prepared(spec, tuple(packed), types, in_units, fields)
 
 
 def _with_time(spec: JoinSpec, branch: Branch) -> Branch:

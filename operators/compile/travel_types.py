@@ -14,9 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, UserDefinedType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType, UserDefinedType
 
+from ...rewriter.plan.comparison import OF_LIBRARY
 from ..batches.ipc import uniform_type
+from .logical_plans import sequence
 
 #: What Spark knows a CHAR or VARCHAR column by, in its metadata.
 CHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -28,8 +30,10 @@ def to_wire(column: Column, type_name: str) -> Column:
     """Return a column in the form in which it is packed: time stamps, dates and numbers of months as plain integers.
 
     An integer passes between Spark, Arrow and pandas without a look at time zones or calendars; PySpark has no Arrow
-    type for intervals of months.
+    type for intervals of months. Bytes of a library's type are packed as such.
     """
+    if type_name == OF_LIBRARY:
+        return F.unwrap_udt(column)
     if type_name == "timestamp":
         return F.unix_micros(column)
     if type_name == "date":
@@ -51,6 +55,18 @@ def from_wire(column: Column, type_name: str) -> Column:
     return column
 
 
+def of_library(column: Column, data_type: DataType, spark: Any) -> Column:
+    """Return bytes as the library's type that they are of, such as Apache Sedona's geometry: Spark has no such cast."""
+    jvm = spark._jvm
+    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    arguments = sequence(spark, [expressions.expression(column._jc)])
+    clones, same = jvm.java.lang.Class.forName("org.apache.commons.lang3.ArrayUtils"), sequence(spark, [])
+    kind, none = jvm.org.apache.spark.sql.types.DataType.fromJson(data_type.json()), jvm.scala.Option.empty()
+    call = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
+    made = expressions.column(call(clones, kind, "clone", arguments, same, True, True, True, none))
+    return type(column)(made)
+
+
 #: Before PySpark 4.2 timestamps are in UTC unless told otherwise.
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
 
@@ -59,13 +75,15 @@ def wire_type(type_name: str) -> str:
     """Return the DDL name of a packed column."""
     if _YEAR_MONTH.fullmatch(type_name):
         return "int"
-    return {"timestamp": "bigint", "date": "int"}.get(type_name, type_name)
+    return {"timestamp": "bigint", "date": "int", OF_LIBRARY: "binary"}.get(type_name, type_name)
 
 
 def travels(data_type: DataType) -> bool:
-    """Return whether a column of this type passes unchanged through Arrow and Python."""
+    """Return whether a column of this type passes unchanged through Arrow and Python, by `to_wire` and back."""
     if _YEAR_MONTH.fullmatch(data_type.simpleString()):
         return True  # as a number of months; inside of arrays, structs and maps PySpark has nothing for it
+    if type_name(data_type) == OF_LIBRARY:
+        return True
     try:
         to_arrow_type(data_type, error_on_duplicated_field_names_in_struct=True, **_IN_UTC)
     except PySparkException:
@@ -124,6 +142,8 @@ def type_name(data_type: DataType) -> str:
     'array<struct<a:int,`b c`:int>>'
     """
     match data_type:
+        case UserDefinedType():
+            return OF_LIBRARY if isinstance(data_type.sqlType(), BinaryType) else data_type.typeName()
         case ArrayType():
             return f"array<{type_name(data_type.elementType)}>"
         case MapType():

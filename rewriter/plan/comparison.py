@@ -15,6 +15,9 @@ from .joins import Closest
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
+#: Spark's name of a type of a user or a library. Those made of bytes are compared so, such as Apache Sedona's geometry.
+OF_LIBRARY = "udt"
+
 #: Digits of whole numbers beside decimals.
 DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -116,7 +119,7 @@ def _decimal_type(left: str, right: str) -> Comparable | None:
 def _comparable(name: str) -> Comparable | None:
     if name in _INTEGERS or name in {"float", "double", "boolean", "date", "timestamp", "timestamp_ntz"}:
         return Comparable(name, True)
-    if name in {"string", "binary"}:
+    if name in {"string", "binary", OF_LIBRARY}:
         return Comparable(name, False)
     found = _DECIMAL.fullmatch(name)
     if found:

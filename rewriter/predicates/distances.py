@@ -259,6 +259,9 @@ class _Reader(Facts):
                 yield from self.narrow(inner, _wider(most * most))
             case "abs", (inner,):
                 yield from self.narrow(inner, most, both=True)
+            case "levenshtein", (text, other_text):  # each character more is an edit
+                lengths = [function("LENGTH", bare(side), type_="int") for side in (text, other_text)]
+                yield from self.narrow(infix("-", lengths[0], lengths[1], "int"), most, both=True)
             case "hypot", (_, _):
                 for side in args:
                     yield from self.narrow(side, _wider(most), both=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..plan.comparison import decimal_precision
 from ..plan.conjuncts import FLIPPED, ComparisonOp
 from ..plan.expr import UNKNOWN, At, Call, Column, Constant, Expr, bare, parts_of
+from ..sql.failing import may_fail
 from ..sql.spark_types import FRACTIONS, INTEGERS, is_decimal
 from .constants import constant
 from .terms import Scope
@@ -166,6 +167,8 @@ def is_safe(expr: Expr) -> bool:
             return kind_of(node) == "float" and all(map(is_safe, args))
         case Call(op, args) if op in (*_PLAIN, "pi"):
             return all(kind_of(one) and is_safe(one) for one in args)
+        case Call("length", (inner,)):
+            return not may_fail(inner)
     return False
 
 

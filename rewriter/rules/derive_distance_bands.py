@@ -5,6 +5,8 @@ Example: ``POWER(r.x - s.x, 2) + POWER(r.y - s.y, 2) <= 25`` is a residual. It i
 
 A distance on a globe bounds the difference of two latitudes, unless one is beyond a pole. The band is then a branch of
 an OR. Its other branches hold the rows with such a latitude, which meet all rows; Spark's own condition decides.
+
+A condition on two geometries bounds the ends of the boxes around them: ``ST_XMin(r.g) <= ST_XMax(s.g)``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ..plan.expr import At, Expr, bare, joined
 from ..plan.nodes import Block, Join, Node
 from ..predicates.classify import flag
 from ..predicates.distances import OutOfRange, near
+from ..predicates.envelopes import overlaps
 from ..predicates.known import Known, known_of
 from ..predicates.terms import Scope
 from .derive_conditions import filters_of
@@ -43,10 +46,14 @@ def derive_distance_bands(plan: Node, settings: Settings = DEFAULTS) -> Node | N
     return each_block(plan, change, "no condition that stays with Spark bounds a distance")
 
 
-def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings) -> Iterator[Band | Either]:
-    """Yield the bands that a residual implies, one for each difference."""
+def _bands(predicate: Predicate, scope: Scope, known: Known, settings: Settings) -> Iterator[Band | Either | Compare]:
+    """Yield the bands that a residual implies, one for each difference, and those of geometries' boxes."""
     if not isinstance(predicate, Residual) or len(predicate.relations) != 2:
         return
+    if not settings.left_to_spark & {predicate.sql}:
+        for box in overlaps(predicate.condition.expr, scope):
+            sides = scope.term(box.left), scope.term(box.right)
+            yield Compare(box.text, predicate.condition, *sides, box.op, derived=True, source=predicate.sql)
     for one in near(predicate.condition.expr, scope, known):
         sides = scope.term(one.left), scope.term(one.right)
         sql = one.bounds.around(f"{sides[0].sql} - {sides[1].sql}".replace("`", ""))

@@ -70,6 +70,10 @@ def around(size: str, *columns: str) -> list[str]:
         ("ABS(r.m - s.m) + ABS(r.n - s.n) <= 2.5", around("2.50", "m", "n")),
         ("SQRT((r.m - s.m) * (r.m - s.m) + (r.n - s.n) * (r.n - s.n)) <= 2.5", around("2.50", "m", "n")),
         ("POWER(r.x - s.x, 2) + POWER(r.y - s.y, 2) BETWEEN 1 AND 25", around("5.00001", "x", "y")),
+        ("levenshtein(r.name, s.name) < 2", ["-2 <= LENGTH(r.name) - LENGTH(s.name) <= 2"]),
+        ("levenshtein(LOWER(s.name), r.name) = 1", ["-1 <= LENGTH(r.name) - LENGTH(LOWER(s.name)) <= 1"]),
+        ("levenshtein(r.name, s.name, 2) < 2", []),  # which is -1 beyond
+        ("levenshtein(r.name, DATE_FORMAT(s.ts, s.name)) < 2", []),  # it may fail
         # GREATEST passes over NULL
         ("GREATEST(ABS(r.x - s.x), ABS(r.y - s.y)) <= 2", []),
         (

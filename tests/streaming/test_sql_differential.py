@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+from pyspark.sql.types import BinaryType, UserDefinedType
+from trijoin_sql.operators.compile.travel_types import of_library
 
 import trijoin_sql
 
@@ -298,10 +300,34 @@ COMPLEX_ARROW = pa.schema(
 )
 
 
+class Code(str):
+    """A value of a type of the user."""
+
+
+class CodeType(UserDefinedType):
+    """A type of the user that is stored as bytes, as the geometry of Apache Sedona is."""
+
+    @classmethod
+    def sqlType(cls) -> BinaryType:  # noqa: N802 (PySpark's name)
+        return BinaryType()
+
+    @classmethod
+    def module(cls) -> str:
+        return cls.__module__
+
+    def serialize(self, obj: Code) -> bytes:
+        return obj.encode()
+
+    def deserialize(self, datum: bytes) -> Code:
+        return Code(datum.decode())
+
+
 def test_payload_of_any_type_passes_unchanged(
     spark: SparkSession, tj: trijoin_sql.TriJoinSession, tmp_path: Path
 ) -> None:
-    """Arrays, structs, maps, times without a zone, intervals, and NULLs inside them."""
+    """Arrays, structs, maps, times without a zone, intervals, a type of the user, and NULLs inside them."""
+    # Not by a function in Python: after one, Spark 4.3 fails on such a column, with no join of ours.
+    code = of_library(F.expr("ENCODE(NULLIF(CAST(k AS STRING), '1'), 'utf-8')"), CodeType(), spark)
     made = Tables(spark, tmp_path / "tables")
     for number, name in enumerate("rst"):
         rows = complex_rows(number)
@@ -310,11 +336,14 @@ def test_payload_of_any_type_passes_unchanged(
             cut(rows, (3,)),
             COMPLEX,
             COMPLEX_ARROW,
-            lambda frame: frame.withColumn("iv", F.expr("make_dt_interval(0, 0, 0, us / 1000000D)")).withColumn(
-                "ym", F.expr("make_ym_interval(1, k)")
+            lambda frame: (
+                frame.withColumn("iv", F.expr("make_dt_interval(0, 0, 0, us / 1000000D)"))
+                .withColumn("ym", F.expr("make_ym_interval(1, k)"))
+                .withColumn("code", code)
             ),
         )
-    columns = "r.arr, r.st, r.mp, r.tn, r.nested, r.iv, CAST(r.ym AS STRING), s.st, s.nested, s.tn, t.arr, t.mp, t.iv"
+    columns = "r.arr, r.st, r.mp, r.tn, r.nested, r.iv, CAST(r.ym AS STRING), r.code, s.st, s.nested, s.tn, t.arr, t.mp"
+    columns += ", t.iv, t.code AS other"
     sql = f"SELECT {columns} FROM r JOIN s ON r.k = s.k AND r.id <= s.id JOIN t ON s.iv = t.iv"
     assert assert_same_in_batch(made, tj, sql)
     assert assert_same_on_streams(made, tj, sql, tmp_path)
