@@ -29,6 +29,7 @@ from .plan.nodes import (
     Node,
     Query,
     Scan,
+    column_types,
     in_results,
     own_tree,
     scans,
@@ -448,6 +449,6 @@ def _waits_for_nothing(join: Join) -> At | None:
 
 def _may_bound_times(join: Join) -> bool:
     """Tell whether a condition of an outer join reads what may be an event time: anything but plain values."""
-    types = {(scan.alias, column.name): column.type for scan in scans(join) for column in scan.columns}
+    types = column_types(scans(join))
     read = [at for predicate in join.predicates for at in predicate.condition.columns]
     return not read or any(may_be_event_time(types.get(at, UNKNOWN)) for at in read)

@@ -8,7 +8,7 @@ operator library can import it without pulling in sqlglot or networkx.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TypeVar
@@ -17,7 +17,7 @@ from ...errors import PlanError
 from .conjuncts import Predicate, Term
 from .decision import Decision
 from .joins import PADDED, Branch, Closest, JoinKind, NodeKind
-from .parts import Aggregation, Column, JoinGraph, OutputColumn, Retention, RowsFrom, TimeUses
+from .parts import Aggregation, At, Column, JoinGraph, OutputColumn, Retention, RowsFrom, TimeUses
 from .trees import TreeOf
 
 T = TypeVar("T")
@@ -561,3 +561,8 @@ def scans(node: Node) -> tuple[Scan, ...]:
     if isinstance(node, Scan):
         return (node,)
     return tuple(scan for below in node.inputs for scan in scans(below))
+
+
+def column_types(relations: Iterable[Scan]) -> dict[At, str]:
+    """Return the types of the columns of some relations."""
+    return {(scan.alias, column.name): column.type for scan in relations for column in scan.columns}

@@ -5,8 +5,9 @@ It imports only the standard library, as `nodes` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from ...errors import PlanError
@@ -405,3 +406,28 @@ def unused(name: str, taken: Container[str]) -> str:
     while unique.lower() in taken:
         unique, number = f"{name}_{number}", number + 1
     return unique
+
+
+def named_columns(
+    wanted: Iterable[At], types: Mapping[At, str], taken: Iterable[str], kept: Mapping[At, str] = MappingProxyType({})
+) -> tuple[OutputColumn, ...]:
+    """Name columns of a node's inputs, each once: ``r__id`` for ``r.id``, with a number if that is taken.
+
+    Parameters
+    ----------
+    wanted
+        The columns.
+    types
+        Their types, as far as they are known.
+    taken
+        Names that none of them gets.
+    kept
+        The names that some of them have already.
+    """
+    used = {name.lower() for name in (*taken, *kept.values())}
+    output = []
+    for at in dict.fromkeys(wanted):
+        name = kept.get(at) or unused("__".join(at), used)
+        used.add(name.lower())
+        output.append(OutputColumn(name, *at, types.get(at, "unknown")))
+    return tuple(output)

@@ -14,7 +14,7 @@ from ...errors import SqlSyntaxError
 from ..plan.comparison import common_type
 from ..plan.conjuncts import FLIPPED, Residual, Term
 from ..plan.expr import UNKNOWN, At, Call, Column, Constant, Expr, bare, cast, function, rebuilt
-from ..plan.nodes import Node, scans
+from ..plan.nodes import Node, column_types, scans
 from ..plan.parts import OutputColumn
 from ..sql.catalog import TypesOf
 from ..sql.dialect import parse_expression, quote, render
@@ -52,8 +52,7 @@ class Scope:
     def of(cls, node: Node, *, ansi: bool = True, ask: TypesOf | None = None) -> Scope:
         """Return the scope of a join tree."""
         below = scans(node)
-        types = {(scan.alias, column.name): column.type for scan in below for column in scan.columns}
-        return cls(tuple(scan.alias for scan in below), types, ansi, ask)
+        return cls(tuple(scan.alias for scan in below), column_types(below), ansi, ask)
 
     def read(self, tree: exp.Expr) -> Term:
         """Return a syntax tree as a term."""

@@ -19,8 +19,8 @@ from ..names.scopes import Cte, JoinTree, Source, Tree, cte_of
 from ..parse import relation_of, tables_of
 from ..plan.conjuncts import Predicate, Term
 from ..plan.joins import Closest
-from ..plan.nodes import Filter, Join, JoinNode, Node, Scan, StaticJoin, Where, scans
-from ..plan.parts import Column, unused
+from ..plan.nodes import Filter, Join, JoinNode, Node, Scan, StaticJoin, Where, column_types, scans
+from ..plan.parts import Column, named_columns, unused
 from ..predicates.terms import MovedColumns, column_term
 from ..rules.prune_columns import read_by_node
 from ..sql.dialect import Nearest, identifier, parse_expression, quote, render
@@ -106,20 +106,18 @@ class FromClause:
         wanted = [pair for pair in sorted(read_by_node(node)) if pair[0] in aliases]
         if not stands.first_of and stands.event_time is not None and (first.alias, stands.event_time) not in wanted:
             wanted += [(first.alias, c.name) for c in first.columns if c.name == stands.event_time]
-        types = {(scan.alias, column.name): column.type for scan in inside for column in scan.columns}
-        taken = {name.lower() for alias, name in wanted if alias == first.alias}
         items: list[exp.Expr] = []
         columns = []
-        for alias, name in wanted:
-            unique = name if alias == first.alias else unused(f"{alias}__{name}", taken)
-            taken.add(unique.lower())
-            moved[alias, name] = (first.alias, unique)
-            value = self.tree(column_term((alias, name)))
-            items.append(exp.alias_(value, identifier(unique), copy=False))
-            columns.append(Column(unique, types.get((alias, name), "unknown")))
+        for one in named_columns(
+            wanted, column_types(inside), (), {at: at[1] for at in wanted if at[0] == first.alias}
+        ):
+            at = one.relation, one.column
+            moved[at] = (first.alias, one.name)
+            items.append(exp.alias_(self.tree(column_term(at)), identifier(one.name), copy=False))
+            columns.append(Column(one.name, one.type))
         event_time = stands.event_time
         if stands.first_of:
-            event_time = unused("event_time", taken)
+            event_time = unused("event_time", {one.name.lower() for one in columns})
             times = [self.tree(column_term(at)) for at in stands.first_of]
             value = exp.Anonymous(this="COALESCE", expressions=times)
             items.append(exp.alias_(value, identifier(event_time), copy=False))

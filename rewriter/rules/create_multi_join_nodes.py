@@ -28,13 +28,14 @@ from ..plan.nodes import (
     Project,
     Query,
     Scan,
+    column_types,
     join_node_class,
     own_tree,
     scans,
     source_scan,
     walk,
 )
-from ..plan.parts import JoinGraph, OutputColumn, unused
+from ..plan.parts import JoinGraph, OutputColumn, named_columns
 from ..predicates.terms import is_equality, over_output, sides_of
 from ..sql.spark_types import TIMES, UNKNOWN, is_window
 from .create_multi_join_groups import can_be_member
@@ -219,7 +220,7 @@ def _by_windows(root: Node, block: Block) -> str | None:
     """
     joins = [node for node in own_tree(root) if isinstance(node, Join)]
     streams = {(scan.alias, scan.event_time): scan for scan in scans(root)}
-    types = {(alias, column.name): column.type for (alias, _), scan in streams.items() for column in scan.columns}
+    types = column_types(streams.values())
 
     def equated(join: Join) -> set[str]:
         """Return what is equated of windows: the ``window`` itself, its ``start`` or its ``end``."""
@@ -267,23 +268,8 @@ def why_left_alone(relations: list[str], block: Block | None) -> str | None:
 def output_columns(
     below: Iterable[Scan], predicates: list[Predicate], block: Block | None, words: frozenset[str]
 ) -> tuple[OutputColumn, ...]:
-    """Name all columns of a node's inputs: ``r__id`` for ``r.id``, with a number if that is taken."""
-    wanted: dict[tuple[str, str], str] = {}
+    """Name all columns of a node's inputs, those that no schema tells too."""
     below = tuple(below)
-    for scan in below:
-        for column in scan.columns:
-            wanted[scan.alias, column.name] = column.type
-    aliases = {scan.alias for scan in below}
-    needed = [*(block.required if block else ())]
-    for predicate in predicates:
-        needed += predicate.condition.columns
-    for alias, name in needed:
-        if alias in aliases:
-            wanted.setdefault((alias, name), "unknown")
-    taken = set(words)
-    output = []
-    for (alias, name), type_name in wanted.items():
-        unique = unused(f"{alias}__{name}", taken)
-        taken.add(unique.lower())
-        output.append(OutputColumn(unique, alias, name, type_name))
-    return tuple(output)
+    types, aliases = column_types(below), {scan.alias for scan in below}
+    needed = [*(block.required if block else ()), *(at for one in predicates for at in one.condition.columns)]
+    return named_columns([*types, *(at for at in needed if at[0] in aliases)], types, words)

@@ -22,8 +22,8 @@ from ..event_time.event_times import RESULT_TIME, event_times
 from ..options import Settings
 from ..plan.conjuncts import KernelPredicate
 from ..plan.join_graph import build_graph
-from ..plan.nodes import JoinNode, Node, Scan, join_node_class, source_scan, transform
-from ..plan.parts import Column, Edge, JoinGraph, OutputColumn, Retention, TimeBound, unused
+from ..plan.nodes import JoinNode, Node, Scan, column_types, join_node_class, source_scan, transform
+from ..plan.parts import Column, Edge, JoinGraph, Retention, TimeBound, named_columns, unused
 from ..plan.trees import INNER, TreeOf, leaves
 from ..predicates.terms import MovedColumns
 from .rule import NotApplicable
@@ -94,27 +94,17 @@ def _inner(
     node: JoinNode, name: str, members: tuple[str, ...], within: list[KernelPredicate], across: list[KernelPredicate]
 ) -> JoinNode:
     """Return the node that joins some relations first, with all columns that nodes above it read."""
-    needed = {(c.relation, c.column): (c.name, c.type) for c in node.output if c.relation in members}
-    taken = {column.name.lower() for column in node.output}
+    needed = {(one.relation, one.column): one.name for one in node.output if one.relation in members}
     above = [*(term for predicate in across for term in predicate.terms)]
     above += node.aggregation.terms if node.aggregation is not None else ()
-    wanted = [column for term in above for column in term.columns]
-    types: dict[tuple[str, str], str] = {}
-    for alias in members:
-        scan = source_scan(node.sources[node.graph.relations.index(alias)])
-        types.update({(alias, column.name): column.type for column in scan.columns})
-        if scan.event_time is not None:
-            wanted += [(alias, column.name) for column in scan.columns if column.name == scan.event_time]
-    if not needed and not any(alias in members for alias, _ in wanted):
-        # Nothing above reads a column, only the number of rows: rows without columns would be lost.
-        wanted = [*wanted, next(iter([*types, *(at for p in within for at in p.keys[0].columns)]))]
-    for alias, column_name in wanted:
-        if alias in members and (alias, column_name) not in needed:
-            unique = unused(f"{alias}__{column_name}", taken)
-            taken.add(unique.lower())
-            needed[alias, column_name] = (unique, types.get((alias, column_name), "unknown"))
-    output = tuple(OutputColumn(unique, alias, one, kind) for (alias, one), (unique, kind) in needed.items())
+    wanted = [*needed, *(at for term in above for at in term.columns if at[0] in members)]
     sources = tuple(node.sources[node.graph.relations.index(alias)] for alias in members)
+    below = [source_scan(source) for source in sources]
+    types = column_types(below)
+    wanted += [at for scan in below for at in types if at == (scan.alias, scan.event_time)]
+    # Where nothing above reads a column, only the number of rows: rows without columns would be lost.
+    wanted = wanted or [next(iter([*types, *(at for one in within for at in one.keys[0].columns)]))]
+    output = named_columns(wanted, types, (one.name for one in node.output), needed)
     graph = _with_shares(build_graph(members, within), node.graph, {})
     bounds = tuple(b for b in node.graph.time_bounds if b.left in members and b.right in members)
     graph = dataclasses.replace(graph, time_bounds=bounds)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..plan.conjuncts import KINDS, Band, Term
 from ..plan.expr import At, parts_of
-from ..plan.nodes import Block, Exchange, Join, Node, Project, Scan, Where, scans, transform
+from ..plan.nodes import Block, Exchange, Join, Node, Project, Scan, Where, column_types, scans, transform
 from ..predicates.terms import is_equality, sides_of
 
 
@@ -55,7 +55,7 @@ def beyond_spark(node: Node, *, alone: bool = False) -> bool:
 def equates(join: Join) -> bool:
     """Tell whether a condition of a join equates one side with the other."""
     sides = [{scan.alias for scan in scans(side)} for side in join.inputs]
-    types = {(scan.alias, column.name): column.type for scan in scans(join) for column in scan.columns}
+    types = column_types(scans(join))
     equal = (p for p in join.predicates if is_equality(p.condition) or KINDS[p.kind].equal)
     equal = (p for p in equal if not _is_collated(p.condition, types))  # Spark keeps no such text in a state
     return any(not any(side.issuperset(predicate.relations) for side in sides) for predicate in equal)

@@ -29,8 +29,19 @@ from ..plan.expr import At, Constant, cast, function, infix, negation
 from ..plan.grid import key_classes
 from ..plan.join_graph import build_graph
 from ..plan.joins import Closest, NodeKind
-from ..plan.nodes import Filter, Hints, JoinNode, Node, Scan, join_node_class, scans, source_scan, transform
-from ..plan.parts import JoinGraph, OutputColumn, Retention, TimeBound, unused
+from ..plan.nodes import (
+    Filter,
+    Hints,
+    JoinNode,
+    Node,
+    Scan,
+    column_types,
+    join_node_class,
+    scans,
+    source_scan,
+    transform,
+)
+from ..plan.parts import JoinGraph, OutputColumn, Retention, TimeBound, named_columns, unused
 from ..plan.trees import INNER
 from ..predicates.terms import MovedColumns, column_term
 from ..sql.dialect import parse_expression, quote
@@ -164,13 +175,7 @@ def _candidates(node: JoinNode) -> JoinNode:
         wanted += [(one.relation, one.column) for one in node.output]
     if node.closest is not None:
         wanted += [at for one in node.closest.compared for at in one.columns]
-    names = {(one.relation, one.column): one.name for one in node.output}
-    taken, types = {one.lower() for one in names.values()}, _types(node)
-    output = []
-    for alias, column in dict.fromkeys(wanted):
-        name = names.get((alias, column)) or unused(f"{alias}__{column}", taken)
-        taken.add(name.lower())
-        output.append(OutputColumn(name, alias, column, types.get((alias, column), UNKNOWN)))
+    output = named_columns(wanted, _types(node), (), {(one.relation, one.column): one.name for one in node.output})
     sources = []
     for alias, source in zip(node.graph.relations, node.sources, strict=True):
         conditions = tuple(one for one in node.matching if one.relations == (alias,))
@@ -182,7 +187,7 @@ def _candidates(node: JoinNode) -> JoinNode:
         tuple(sources),
         graph,
         node.decision,
-        tuple(output),
+        output,
         kept,
         result_time=RESULT_TIME,
         event_times=(RESULT_TIME,),
@@ -245,8 +250,7 @@ def _look(closest: Closest | None, moved: MovedColumns, tested: str) -> Closest 
 
 
 def _types(node: JoinNode) -> dict[At, str]:
-    below = (scan for source in node.sources for scan in scans(source))
-    return {(scan.alias, column.name): column.type for scan in below for column in scan.columns}
+    return column_types(scan for source in node.sources for scan in scans(source))
 
 
 def _decided(made: JoinNode, node: JoinNode) -> Decision:
