@@ -27,19 +27,17 @@ from ..options import CostDefaults, Settings
 from ..plan.cost_model import Model, probe_order, source_of
 from ..plan.decision import Alternative, Cost, Decision, InputRate, NodeName, SchemeOptions
 from ..plan.grid import is_elastic, lay_out
-from ..plan.join_graph import is_connected, joined_with_all
+from ..plan.join_graph import is_connected
 from ..plan.joins import KINDS_OF_JOINS
 from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
-from ..plan.schemes import RECORDS, cost_of_order
+from ..plan.schemes import RECORDS
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
 from ..sql.catalog import FRAME, RATE_OPTION, RATE_SETTING
-from .cost import NOTICED, best_order, can_hash, model_of, rows_of, searched, shares_of, store_order, stores, total
-from .operator_trees import cheapest_tree, costs_of_trees
+from .cost import NOTICED, can_hash, model_of, rows_of, searched, shares_of, total
+from .proposals import proposals
 from .routing import fit_of, has_common_key, hinted, reached, takes_ranges
 
-#: Schemes that store what some of the streams give together: dear if more rows come than was assumed.
-_STORES_RESULTS = ("tree", "operator_tree")
 _ON_A_GUESS = "declare rates"
 
 
@@ -106,8 +104,8 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         chosen, reason, advice = hints.scheme, f"the hint SCHEME('{hints.scheme}')", None
         if chosen not in candidates:
             raise InvalidHintError(f"SCHEME('{chosen}')", _unfit(chosen, node))
-        if chosen == "iterative" and (hints.units or 1) > 1:
-            raise InvalidHintError(f"UNITS({hints.units})", "the scheme iterative joins in one unit; matrix has cells")
+        if RECORDS[chosen].units == 1 and (hints.units or 1) > 1:
+            raise InvalidHintError(f"UNITS({hints.units})", f"the scheme {chosen} joins in one unit; matrix has cells")
     elif stored is not None and stored.scheme in candidates:
         chosen, resumed, advice = stored.scheme, True, None
         if by_cost == chosen:
@@ -131,7 +129,9 @@ def decide(node: JoinNode, hints: Hints, settings: Settings, *, from_packs: bool
         alternatives,
         _options(hints, node, chosen, found),
         _expected(model, _rounded(seen[chosen].cost)),
-        units_reason=_why_units(asked, "iterative" if chosen == "iterative" else units_from, found.units, counts),
+        units_reason=_why_units(
+            asked, f"the scheme {chosen}" if RECORDS[chosen].units else units_from, found.units, counts
+        ),
         rates=rates,
         advice=advice,
         from_checkpoint=resumed,
@@ -147,8 +147,9 @@ def probes_of(node: JoinNode, decision: Decision, settings: Settings) -> dict[st
 
     Nothing is stored by it, so a restart may change it.
     """
-    stages = leaves(decision.options.tree) if decision.scheme == "non_materializing" else ()
-    if not stages and not RECORDS[decision.scheme or "matrix"].probes:
+    record = RECORDS[decision.scheme or "matrix"]
+    stages = leaves(decision.options.tree) if record.hinted_as == "order" and not record.stores_results else ()
+    if not stages and not record.probes:
         return {}
     model, names = model_of(searched(node), settings, None, observed=False), node.graph.relations
     orders = [
@@ -207,9 +208,9 @@ def _unit_counts(asked: _Asked, stored: Stored | None) -> tuple[tuple[int | None
 
 
 def _why_units(asked: _Asked, units_from: str, units: int | None, counts: tuple[int | None, ...]) -> str | None:
+    if units_from.startswith("the scheme"):
+        return f"{units_from} joins in one"
     match units_from:
-        case "iterative":
-            return "the scheme iterative joins in one"
         case "both tested":
             why = "both sides are tested and no equality says where partners meet, so all rows come to one"
             return (
@@ -237,23 +238,17 @@ def _costed(
     """Return each scheme with the number of units in which it costs least, by observed rates or without them."""
     node, settings = asked.node, asked.settings
     best: dict[str, _Costed] = {}
-    order = leaves(written["tree"]) if "tree" in written else best_order(model_of(node, settings, None, observed=False))
-    stages = _stages(asked, written)
-    mixed = written.get("operator_tree")
+    proposed = proposals(node, asked.hints, settings, written)
     for units in counts:
         model = model_of(node, settings, units, observed=observed)
         found: dict[str, tuple[Cost, TreeOf[int] | None]] = {
             scheme: (cost, None) for scheme, cost in _candidates(asked, model).items()
         }
-        if node.join == "inner":
-            found["tree"] = cost_of_order(model, order), order
-        if stages is not None:
-            found["non_materializing"] = stores(model, stages, reached(node, asked.hints, model)), stages
-        if units == counts[-1] and (mixed is not None or (model.count > 3 and node.join == "inner")):
-            cost_of = costs_of_trees(node, model, asked.hints.routing)
-            cheapest = cheapest_tree(model, cost_of, settings.costs) if mixed is None else (cost_of(mixed), mixed)
-            if cheapest is not None:
-                found["operator_tree"] = cheapest
+        for scheme, proposal in proposed.items():
+            # Trees of nodes are many: they are looked at once, for as many units as there may be.
+            once = RECORDS[scheme].runs_as is None
+            if (units == counts[-1] or not once) and (made := proposal(model)) is not None:
+                found[scheme] = made
         results = model.rate(frozenset(range(model.count)))
         for scheme, (cost, shape) in found.items():
             number = total(
@@ -267,28 +262,6 @@ def _costed(
             if scheme not in best or number < best[scheme].number:
                 best[scheme] = _Costed(cost, RECORDS[scheme].units or units, number, shape)
     return best
-
-
-def _stages(asked: _Asked, written: Mapping[str, TreeOf[int]]) -> tuple[int, ...] | None:
-    """Return the order in which streams are stored if nothing else is (002 section 4.1), None if nobody asks for that.
-
-    Every row probes the first of them before all others, so it is one that conditions join with each other one.
-    """
-    node, scheme = asked.node, "non_materializing"
-    if node.join != "inner" or len(node.sources) < 3 or (asked.hints.scheme != scheme and scheme not in written):
-        return None
-    firsts = joined_with_all(node.graph)
-    if not firsts:
-        return None
-    if scheme not in written:
-        return store_order(model_of(searched(node), asked.settings, None, observed=False), firsts)
-    order = leaves(written[scheme])
-    if order[0] not in firsts:
-        names = [node.graph.relations[one] for one in order]
-        first = " or ".join(node.graph.relations[one] for one in firsts)
-        reason = f"all other relations probe the first one, so conditions have to join it with each: begin with {first}"
-        raise InvalidHintError(f"SCHEME('{scheme}({order_text(names)})')", reason)
-    return order
 
 
 def _cheapest(
@@ -325,7 +298,7 @@ def _untaken(scheme: str, asked: _Asked) -> str | None:
         return "not as hinted"
     if asked.settings.elastic and not _may_change(scheme, asked):
         return "units are fixed"
-    return _ON_A_GUESS if scheme in _STORES_RESULTS and not asked.known else None
+    return _ON_A_GUESS if record.stores_results and not asked.known else None
 
 
 def _advice(asked: _Asked, least: str, chosen: str, candidates: Mapping[str, _Costed]) -> str | None:
@@ -359,10 +332,10 @@ def _advice(asked: _Asked, least: str, chosen: str, candidates: Mapping[str, _Co
 
 def _may_change(scheme: str, asked: _Asked) -> bool:
     """Return whether the units of a scheme may change at a restart (see `operators.state.layout`)."""
-    hints = asked.hints
-    if RECORDS[scheme].runs_as == "matrix":
+    hints, runs_as = asked.hints, RECORDS[scheme].runs_as
+    if runs_as == "matrix":
         return asked.node.cells_may_change
-    if scheme == "operator_tree":  # its nodes run as other schemes do, matrix among them
+    if runs_as is None:  # its nodes run as other schemes do, matrix among them
         return asked.node.cells_may_change and hints.routing != "range"
     return is_elastic(scheme, hints.routing, hints.subgroups)
 
@@ -381,8 +354,11 @@ def _unscaled(chosen: str, asked: _Asked) -> str | None:
         why = "rows that are kept for ever never leave their cells"
         if node.join != "inner":
             return f"{of_it}: {why}; with a bound of event times they would, on a new checkpoint"
-        scheme = {2: "biclique", 3: "semi_symmetric" if node.graph.shape == "chain" else "symmetric"}
-        hint = f"SCHEME('{scheme.get(len(node.sources), 'tree')}')"
+        some = {
+            name: one for name, one in RECORDS.items() if one.elastic and one.relations in (None, len(node.sources))
+        }
+        suiting = (name for name, one in some.items() if one.suits is not None and one.suits[0] == node.graph.shape)
+        hint = f"SCHEME('{next(suiting, next(iter(some)))}')"
     return f"{of_it}: {why}; those of the hint {hint} do, on a new checkpoint"
 
 
@@ -447,8 +423,7 @@ def _options(hints: Hints, node: JoinNode, chosen: str, found: _Costed) -> Schem
         return dataclasses.replace(hinted(hints, node, chosen, found.units, pairs=pairs), tree=found.tree or ())
     if chosen == "biclique":
         return SchemeOptions(routing="hash" if has_common_key(node) else "random")
-    ordered = chosen == "tree" and found.tree != tuple(range(len(found.tree or ())))
-    if found.tree and (chosen in ("operator_tree", "non_materializing") or ordered):
+    if found.tree and not (RECORDS[chosen].own_order and found.tree == tuple(range(len(found.tree)))):
         return SchemeOptions(tree=found.tree)
     return SchemeOptions(pairs)
 

@@ -65,11 +65,12 @@ def fit_of(node: JoinNode, model: Model, reached: int, hints: Hints | None = Non
 
 def takes_ranges(scheme: str, node: JoinNode) -> bool:
     """Tell whether a scheme routes by ranges of values here: by one column for all relations, or by dimensions."""
-    if scheme == "operator_tree":  # each of its nodes as far as it can
+    record = RECORDS[scheme]
+    if record.runs_as is None:  # each of its nodes as far as it can
         return True
-    if RECORDS[scheme].in_cells:
-        return RECORDS[scheme].units is None and bool(range_classes(node.graph, node.tested))
-    return RECORDS[scheme].routed and common_range(node.graph) is not None
+    if record.in_cells:
+        return record.units is None and bool(range_classes(node.graph, node.tested))
+    return record.routed and common_range(node.graph) is not None
 
 
 def hinted(hints: Hints, node: JoinNode, scheme: str, units: int | None, *, pairs: bool) -> SchemeOptions:

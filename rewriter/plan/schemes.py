@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from math import expm1
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from .cost_model import WIDE, Model, SharedCells, matches, probing, search
 from .decision import Cost
@@ -330,7 +330,8 @@ class SchemeRecord:
     draw
         Its units, who is stored and who probes there, for the picture in EXPLAIN.
     cost
-        What it costs, None for a group that it does not join. Trees are costed in `choose.cost`, by their order.
+        What it costs, None for a group that it does not join, or whose trees and orders are costed in
+        `choose.proposals`.
     relations, suits
         How many relations it joins, None for any number; the shape of such a group that suggests it (None for any), and
         why.
@@ -356,6 +357,11 @@ class SchemeRecord:
         Whether rows probe stream after stream, in an order that the decision names.
     unit
         What people call one of its units.
+    hinted_as, own_order
+        What a hint may say of it: the order of its stages or a tree of nodes; whether its stages are in the order of
+        FROM if nothing is said.
+    stores_results
+        Whether it stores what some of the streams give together: dear if more rows come than was assumed.
     by_hint
         Whether it runs where a hint asks for it, or in the nodes of an operator tree: cost does not choose it.
     """
@@ -376,6 +382,9 @@ class SchemeRecord:
     units: int | None = None
     probes: bool = False
     unit: str = "unit"
+    hinted_as: Literal["order", "tree"] | None = None
+    own_order: bool = False
+    stores_results: bool = False
     by_hint: bool = False
 
 
@@ -427,6 +436,9 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             runs_as="tree",
             elastic=True,
             sends_on=True,
+            hinted_as="order",
+            own_order=True,
+            stores_results=True,
         ),
         "non_materializing": SchemeRecord(
             "Each stream has a stage of its own, whose units store its rows and nothing else. A new row goes from "
@@ -438,6 +450,7 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             routed=True,
             elastic=True,
             sends_on=True,
+            hinted_as="order",
             by_hint=True,
         ),
         "matrix": SchemeRecord(
@@ -464,6 +477,8 @@ RECORDS: Mapping[str, SchemeRecord] = MappingProxyType(
             "results, or hands them on as packs, and is a stage of its own.",
             _nodes,
             joins=f"it joins four to {EXHAUSTIVE} relations that predicates connect",
+            hinted_as="tree",
+            stores_results=True,
         ),
     }
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from .nodes import JoinNode, source_scan
 from .parts import Edge, JoinGraph
+from .schemes import RECORDS
 from .trees import TreeOf, order_text
 
 
@@ -43,7 +44,7 @@ class Stored:
         """Return how a group's rows are stored in a number of units, and whether its sources are read once."""
         names, options = group.graph.relations, group.decision.options
         scheme = group.decision.scheme or ""
-        order = options.tree or (tuple(range(len(names))) if scheme == "tree" else ())
+        order = options.tree or (tuple(range(len(names))) if RECORDS[scheme or "matrix"].own_order else ())
         return cls(names, scheme, units, _named(order, names), conditions_of(group.graph), together)
 
     @property

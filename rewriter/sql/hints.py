@@ -92,16 +92,12 @@ def hints_of(**values: str | int | tuple[object, ...] | Sequence[tuple[object, .
     return f"/*+ {', '.join(hints)} */ " if hints else ""
 
 
-#: The schemes whose stages a hint may put in order.
-_IN_ORDER = ("tree", "non_materializing")
-
-
 def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
     """Read ``operator_tree((r, s), t)``, ``tree(r, s, t)``, or the name of a scheme."""
     name, _, rest = text.partition("(")
     scheme = name.strip()
-    form = {"operator_tree": "operator_tree((r, s), t)", **{one: f"{one}(r, s, t)" for one in _IN_ORDER}}
-    if scheme not in form or not rest.rstrip().endswith(")"):
+    hinted_as = RECORDS[scheme].hinted_as if scheme in RECORDS else None
+    if hinted_as is None or not rest.rstrip().endswith(")"):
         if text not in SCHEMES:
             meant = "".join(f"did you mean {one}? " for one in get_close_matches(text, SCHEMES, 1))
             raise InvalidHintError(hint, f"{meant}the schemes are {', '.join(SCHEMES)}")
@@ -109,11 +105,13 @@ def _scheme_and_tree(text: str, hint: str) -> tuple[str, TreeOf[str]]:
     try:
         tree = read_tree(rest.rstrip()[:-1])
     except ValueError as error:
-        raise InvalidHintError(hint, f"{error}; write {form[scheme]}") from None
+        form = "r, s, t" if hinted_as == "order" else "(r, s), t"
+        raise InvalidHintError(hint, f"{error}; write {scheme}({form})") from None
     flat = all(isinstance(part, str) for part in tree)
-    if scheme in _IN_ORDER and not flat:
-        raise InvalidHintError(hint, f"it joins one relation after the other; write {form[scheme]}, or operator_tree")
-    if scheme == "operator_tree" and flat:
+    if hinted_as == "order" and not flat:
+        why = f"it joins one relation after the other; write {scheme}(r, s, t), or operator_tree"
+        raise InvalidHintError(hint, why)
+    if hinted_as == "tree" and flat:
         raise InvalidHintError(hint, "it has no inner node; SCHEME('matrix') joins all relations in one")
     return scheme, tree
 
