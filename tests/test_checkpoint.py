@@ -11,7 +11,7 @@ from trijoin_sql.operators.state.layout import History, laid_out
 
 from trijoin_sql.errors import CheckpointMismatchError
 from trijoin_sql.running.checkpoint import SavedJoin, follow
-from trijoin_sql.running.listener import held_back_in_all
+from trijoin_sql.running.layouts import held_back_in_all
 from trijoin_sql.running.metrics import held_by_slot, join_keys
 
 STREAMS = tuple(StreamSpec(name, (), (), "route", time="ts") for name in "rs")

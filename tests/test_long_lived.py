@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.accumulators import _accumulatorRegistry
 from pyspark.sql import DataFrame, SparkSession
+from trijoin_sql.operators.spec import number_of
 from trijoin_sql.operators.task import reports
 from trijoin_sql.rewriter.sql.dialect import parse_expression
 
 import trijoin_sql
-from trijoin_sql.running import listener
+from trijoin_sql.running import known_joins, listener
 
 pytestmark = pytest.mark.spark
 
@@ -80,11 +81,11 @@ def test_a_statement_that_nothing_can_run_any_more_is_forgotten(streams: SparkSe
     near(1).createOrReplaceTempView("near")
     kept = near(2).where("other > 5")
     view, frame = (tj.explain(one) for one in (streams.table("near"), kept))
-    alive = {listener.number_of(key) for key in reports.known_keys()}
+    alive = {number_of(key) for key in reports.known_keys()}
     held = [near(width) for width in range(3, 11)]  # what nobody holds may go at any moment, before it is counted too
-    gone = {listener.number_of(key) for key in reports.known_keys()} - alive
+    gone = {number_of(key) for key in reports.known_keys()} - alive
     assert len(gone) == 8
-    aids = {found.aid for key, found in reports._accumulators.items() if listener.number_of(key) in gone}
+    aids = {found.aid for key, found in reports._accumulators.items() if number_of(key) in gone}
     assert aids <= _accumulatorRegistry.keys()
     held.clear()
 
@@ -92,10 +93,10 @@ def test_a_statement_that_nothing_can_run_any_more_is_forgotten(streams: SparkSe
         gc.collect()
         streams._jvm.java.lang.System.gc()  # type: ignore[union-attr]
         near(11)
-        return not gone & {listener.number_of(key) for key in reports.known_keys()}
+        return not gone & {number_of(key) for key in reports.known_keys()}
 
     assert until(forgotten)
-    assert not gone & listener.known_numbers()
+    assert not gone & known_joins.known_numbers()
     assert not gone & {number for number in tj.statements.compiled if number is not None}
     assert not aids & _accumulatorRegistry.keys()
     assert tj.explain(streams.table("near")).to_dict() == view.to_dict()
@@ -103,7 +104,7 @@ def test_a_statement_that_nothing_can_run_any_more_is_forgotten(streams: SparkSe
     for one in (streams.table("near"), kept):
         keys = listener.join_keys(one._jdf.queryExecution().analyzed())
         assert keys
-        assert all(listener.known_join(key) is not None for key in keys)
+        assert all(known_joins.known_join(key) is not None for key in keys)
 
 
 def test_cached_trees_are_few() -> None:

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from trijoin_sql.errors import InvalidSettingError
-from trijoin_sql.running.listener import LayoutListener, Running
+from trijoin_sql.running.layouts import Running
+from trijoin_sql.running.listener import LayoutListener
 from trijoin_sql.running.scaled_query import ScaledQuery
 from trijoin_sql.running.scaling import Scaler, ScalingPolicy
 from trijoin_sql.running.stopping import end_after_batch

@@ -20,7 +20,8 @@ from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import with_plain_joins
 from .rewriter.sql.statement import Statement
-from .running.listener import Registered, next_number, register, tell_of_tables
+from .running.known_joins import Registered, next_number
+from .running.listener import register, tell_of_tables
 from .settings import warm_bytes
 from .spark.flags import Setting
 from .spark.liberties import of_workers

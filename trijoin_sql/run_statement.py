@@ -28,7 +28,8 @@ from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import placed
 from .rewriter.sql.statement import ASOF, Statement, View, without_online
 from .rewriter.strict import unproven
-from .running.listener import known_numbers, listen, observed_rates, observed_shares
+from .running.known_joins import known_numbers
+from .running.listener import listen, observed_rates, observed_shares
 from .running.metrics import numbers_of, topmost_number
 from .settings import STRICT, refuse_unknown, rewriter_settings, value
 from .spark.config import refuse_default_store, refuse_server_without_us, tasks_at_once

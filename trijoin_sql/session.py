@@ -22,7 +22,7 @@ from .rewriter.sql.hints import hints_of
 from .rewriter.sql.intervals import length_microseconds
 from .run_statement import StatementRunner, late_rows, stored
 from .running.checkpoint import check_locations, stored_groups
-from .running.listener import late_sources
+from .running.known_joins import late_sources
 from .running.metrics import Metrics, compiled_number, join_keys, live_groups, numbers_of, read_metrics, topmost_number
 from .running.scaled_query import ScaledQuery, scaling_policy
 from .spark.config import hush_false_alarm, prepare_client, prepare_state_store, prepare_workers, start_workers

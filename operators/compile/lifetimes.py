@@ -1,8 +1,8 @@
 """Which statements may still run: those whose plans the JVM has.
 
-What the driver keeps for a statement (`operators.task.reports`, the joins of `trijoin_sql.running.listener`) is needed
-as long as a DataFrame, a view or a query has its plan, and copies of plans are Spark's own. All of them refer to one
-object for the join's function in Python, so a weak map of the JVM's tells.
+What the driver keeps for a statement (`operators.task.reports`, `trijoin_sql.running.known_joins`) is needed as long as
+a DataFrame, a view or a query has its plan, and copies of plans are Spark's own. All of them refer to one object for
+the join's function in Python, so a weak map of the JVM's tells.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..rewriter.plan.parts import Refusal
 from ..rewriter.sql.catalog import RATE_OPTION, RATE_SETTING
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
-from ..running.listener import late_sources
+from ..running.known_joins import late_sources
 from ..running.metrics import join_keys
 from ..spark.messages import sentence
 from ..spark.refusals import StreamCheck

@@ -25,7 +25,8 @@ from ..operators.task.outputs import LATE_ROWS
 from ..operators.task.reports import forget_attempt, reported
 from ..rewriter.sql.catalog import FRAME
 from ..spark.whole_batches import is_whole
-from .listener import Execution, execution_of, known_join, late_sources
+from .known_joins import known_join, late_sources
+from .listener import Execution, execution_of
 from .metrics import slots_of
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ..operators.spec import RUN
 from . import live
+from .known_joins import known_join
 from .late import LateRows
-from .listener import known_join, sources_of
+from .listener import sources_of
 from .metrics import OUTPUT, BatchCounters, counters_by_key
 
 if TYPE_CHECKING:

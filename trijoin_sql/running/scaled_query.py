@@ -14,7 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ..errors import InvalidSettingError
 from ..settings import SCALING_ENABLED
 from ..spark.flags import settings_of
-from .listener import known_join, want_units
+from .known_joins import known_join
+from .layouts import want_units
 from .metrics import slots_of
 from .scaling import Decision, Scaler, ScalingPolicy
 from .stopping import end_after_batch, failure
