@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,37 +19,11 @@ from typing import TYPE_CHECKING, Any
 from ..rewriter.plan.conjuncts import KINDS
 from ..rewriter.plan.document import Conjunct, Document, Group, Live, Place
 from ..rewriter.plan.schemes import RECORDS
+from . import wording as words
 from .graph_svg import graph_svg
 from .scheme_svg import scheme_svg
 from .sql_text import Token, is_hint, tokens
 from .stage_diff import stage_changes
-from .wording import (
-    ESTIMATES,
-    aggregation_sentence,
-    aggregation_title,
-    byte_size,
-    compact,
-    comparisons,
-    count,
-    event_time_sentence,
-    grouped,
-    is_skewed,
-    kind_sign,
-    measure,
-    node_title,
-    option,
-    rate_sentence,
-    scaling_sentences,
-    seconds,
-    shape_sentence,
-    share_sentence,
-    skew,
-    skew_advice,
-    strongest,
-    tested_sentence,
-    titled_refusals,
-    why_endless,
-)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -82,7 +56,7 @@ def render_html(document: Document) -> str:
         theme=theme,
         script=script,
         headline=headline(document),
-        told=grouped(document.advice, (alias for group in document.groups for alias in group.graph.relations)),
+        told=words.grouped(document.advice, (alias for group in document.groups for alias in group.graph.relations)),
         title=_title(document),
         sql=marked,
         anchors={key: mark.anchor for _, mark in reversed(marked) if mark and mark.anchor for key in mark.keys},
@@ -104,7 +78,7 @@ def headline(document: Document) -> str:
     if len(document.groups) == 1:
         (group,) = document.groups
         relations = group.graph.relations
-        names = _and(relations) if len(relations) <= 6 else count(len(relations), "relation")
+        names = _and(relations) if len(relations) <= 6 else words.count(len(relations), "relation")
         if group.decision.left_to_spark:
             return f"The join of {names} is left to Spark."
         scheme = f" under the {group.decision.scheme} scheme" if group.decision.scheme else ""
@@ -116,7 +90,7 @@ def headline(document: Document) -> str:
 
 
 def _title(document: Document) -> str:
-    nodes = ", ".join(node_title(group) for group in document.groups) or "passed to Spark"
+    nodes = ", ".join(words.node_title(group) for group in document.groups) or "passed to Spark"
     return f"{nodes} – TriJoin SQL"
 
 
@@ -157,7 +131,7 @@ def _marked_sql(document: Document) -> list[tuple[list[Token], Mark | None]]:
             keys = tuple(dict.fromkeys(key for key, _ in conjuncts))
             anchor = next((key for key in keys if key not in linked), None)
             linked.update(keys)
-            mark = Mark(strongest(tuple(one.kind for _, one in conjuncts)), keys, anchor)
+            mark = Mark(words.strongest(tuple(one.kind for _, one in conjuncts)), keys, anchor)
             pieces += [(tokens(document.sql[done:start]), None), (tokens(document.sql[start:end]), mark)]
             done = end
     return [*pieces, (tokens(document.sql[done:]), None)]
@@ -183,7 +157,7 @@ def _shares(values: Sequence[float | None]) -> list[float]:
 def _times(ratio: float) -> str:
     if 0 < ratio < 0.01:
         return "×<0.01"
-    return f"×{ratio:.2g}" if ratio < 99.5 else f"×{compact(float(f'{ratio:.2g}'))}"
+    return f"×{ratio:.2g}" if ratio < 99.5 else f"×{words.compact(float(f'{ratio:.2g}'))}"
 
 
 def _cost_rows(group: Group) -> list[dict[str, Any]]:
@@ -197,13 +171,13 @@ def _cost_rows(group: Group) -> list[dict[str, Any]]:
         for name in columns:
             value, base = getattr(item.cost, name), getattr(chosen.cost, name) if chosen else None
             against = "" if item.chosen or not base or math.isnan(value + base) else _times(value / base)
-            cells.append({"value": compact(value), "share": shares[name][i], "against": against})
-        rows.append({"item": item, "cells": cells, "total": "" if item.total is None else compact(item.total)})
+            cells.append({"value": words.compact(value), "share": shares[name][i], "against": against})
+        rows.append({"item": item, "cells": cells, "total": "" if item.total is None else words.compact(item.total)})
     return rows
 
 
 def _state_rows(group: Group) -> list[dict[str, Any]]:
-    lengths = [seconds(stream.keep_for) if stream.keep_for else None for stream in group.state.streams]
+    lengths = [words.seconds(stream.keep_for) if stream.keep_for else None for stream in group.state.streams]
     ranks = {alias: i for i, alias in enumerate(group.graph.relations)}
     return [
         {"stream": stream, "share": max(share, 1.0) if length else 0, "rank": ranks.get(stream.alias, 0) % 8}
@@ -217,8 +191,8 @@ def _unit_rows(live: Live) -> list[dict[str, Any]]:
         {
             "unit": unit.unit,
             "cells": [
-                {"value": compact(unit.rows), "share": rows[i]},
-                {"value": byte_size(unit.bytes), "share": sizes[i]},
+                {"value": words.compact(unit.rows), "share": rows[i]},
+                {"value": words.byte_size(unit.bytes), "share": sizes[i]},
             ],
         }
         for i, unit in enumerate(live.units)
@@ -238,34 +212,14 @@ def environment() -> Environment:
         keep_trailing_newline=False,
         undefined=jinja2.StrictUndefined,
     )
-    functions: Mapping[str, Any] = {
-        "count": count,
-        "estimates": ESTIMATES,
-        "tested_sentence": tested_sentence,
-        "rate_sentence": rate_sentence,
-        "share_sentence": share_sentence,
-        "titled_refusals": titled_refusals,
-        "aggregation_title": aggregation_title,
-        "aggregation_sentence": aggregation_sentence,
-        "event_time_sentence": event_time_sentence,
-        "skew": skew,
-        "is_skewed": is_skewed,
-        "skew_advice": skew_advice,
-        "scaling_sentences": scaling_sentences,
-        "is_hint": is_hint,
-        "kind_sign": kind_sign,
-        "measure": measure,
-        "option": option,
-        "node_title": node_title,
-        "shape_sentence": shape_sentence,
-        "schemes": RECORDS,
-        "cost_rows": _cost_rows,
-        "state_rows": _state_rows,
-        "why_endless": why_endless,
-        "unit_rows": _unit_rows,
-        "comparisons": comparisons,
-    }
-    environment.globals.update(functions)
+    environment.globals.update(
+        words=words,
+        schemes=RECORDS,
+        is_hint=is_hint,
+        cost_rows=_cost_rows,
+        state_rows=_state_rows,
+        unit_rows=_unit_rows,
+    )
     return environment
 
 

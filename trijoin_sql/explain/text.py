@@ -8,32 +8,8 @@ from dataclasses import dataclass, field
 from ..rewriter.plan.decision import Alternative
 from ..rewriter.plan.document import Document, Group, Live, NodeLoad, Stage
 from ..rewriter.plan.parts import PRODUCT
+from . import wording as words
 from .stage_diff import DiffLine, stage_changes
-from .wording import (
-    ESTIMATES,
-    aggregation_sentence,
-    aggregation_title,
-    byte_size,
-    compact,
-    comparisons,
-    count,
-    display_width,
-    event_time_sentence,
-    kind_sign,
-    measure,
-    node_title,
-    option,
-    rate_sentence,
-    scaling_sentences,
-    seconds,
-    shape_sentence,
-    share_sentence,
-    skew,
-    skew_advice,
-    tested_sentence,
-    titled_refusals,
-    why_endless,
-)
 
 #: The most terminal columns of a line.
 WIDTH = 100
@@ -65,15 +41,14 @@ def render_text(document: Document, *, every_stage: bool = False) -> str:
         Lines of at most `WIDTH` columns, without a newline at the end.
     """
     root = _Branch("TriJoin SQL: " + _headline(document))
-    for title, refusal in titled_refusals(document):
+    for title, refusal in words.titled_refusals(document):
         hint = [_Hanging(f"what to do: {refusal.hint}", 2)] if refusal.hint else []
         root.below.append(_Branch(f"!! {title} !!", [_Hanging(refusal.reason, 2), *hint]))
     root.below.append(_Branch("SQL", _text_lines(document.sql)))
     root.below.extend(_group(group, len(document.groups)) for group in document.groups)
     if document.advice:
-        root.below.append(
-            _Branch("advice", [_Hanging(f"{i}. {advice}", 3) for i, advice in enumerate(document.advice, 1)])
-        )
+        advice = [_Hanging(f"{i}. {one}", 3) for i, one in enumerate(document.advice, 1)]
+        root.below.append(_Branch("advice", [*advice]))
     if document.stages:
         root.below.append(_stages(document.stages) if every_stage else _last_plan(document.stages))
     return "\n".join(_draw(root))
@@ -84,8 +59,8 @@ def _headline(document: Document) -> str:
         none = "no join of ours, "
         return none + ("and Spark REFUSES it on streams" if document.refusals else "the query goes to Spark unchanged")
     ours = [group for group in document.groups if not group.decision.left_to_spark]
-    parts = [count(len(document.groups), "join group")]
-    parts.append(", ".join(node_title(group) for group in ours) if ours else "all left to Spark")
+    parts = [words.count(len(document.groups), "join group")]
+    parts.append(", ".join(words.node_title(group) for group in ours) if ours else "all left to Spark")
     parts += ["REFUSED on streams"] if document.refusals else []
     if any(group.state_is_unbounded for group in document.groups):
         parts.append("STATE UNBOUNDED")
@@ -96,34 +71,34 @@ def _headline(document: Document) -> str:
 
 def _group(group: Group, groups: int) -> _Branch:
     decision = group.decision
-    title = f"group {group.index} of {groups}: {node_title(group)}"
+    title = f"group {group.index} of {groups}: {words.node_title(group)}"
     branch = _Branch(title + (f" ({group.name})" if group.name else ""))
     branch.below.append(_graph(group))
-    branch.below.append(_Branch("why", [_Hanging(decision.reason, 0)]))
-    if decision.units_reason:
-        branch.below.append(_Branch("units", [_Hanging(decision.units_reason, 0)]))
-    if (tested := tested_sentence(group)) is not None:
-        branch.below.append(_Branch("partners", [_Hanging(tested, 0)]))
-    if decision.rates:
-        branch.below.append(_Branch("rows that costs are estimated for", [_Hanging(rate_sentence(group), 0)]))
-    if decision.selectivities:
-        branch.below.append(_Branch("pairs of rows that are expected to match", [_Hanging(share_sentence(group), 0)]))
+    branch.below += _sentences(
+        ("why", decision.reason),
+        ("units", decision.units_reason),
+        ("partners", words.tested_sentence(group)),
+        ("rows that costs are estimated for", words.rate_sentence(group)),
+        ("pairs of rows that are expected to match", words.share_sentence(group)),
+    )
     if decision.shown:
-        branch.below.append(
-            _Branch("options", [f"{name} = {option(group, name, value)}" for name, value in decision.shown])
-        )
-    if group.aggregation:
-        branch.below.append(
-            _Branch(aggregation_title(group.aggregation), [_Hanging(aggregation_sentence(group.aggregation), 0)])
-        )
+        options = [f"{name} = {words.option(group, name, value)}" for name, value in decision.shown]
+        branch.below.append(_Branch("options", options))
+    if (found := group.aggregation) is not None:
+        branch.below += _sentences((words.aggregation_title(found), words.aggregation_sentence(found)))
     if group.event_time:
-        branch.below.append(_Branch("event time of results", [_Hanging(event_time_sentence(group.event_time), 0)]))
+        branch.below += _sentences(("event time of results", words.event_time_sentence(group.event_time)))
     if decision.alternatives:
-        branch.below.append(_Branch(f"alternatives: {ESTIMATES}", _alternatives(decision.alternatives)))
+        branch.below.append(_Branch(f"alternatives: {words.ESTIMATES}", _alternatives(decision.alternatives)))
     branch.below.append(_state(group))
     if group.live:
         branch.below.append(_live(group.live, group))
     return branch
+
+
+def _sentences(*told: tuple[str, str | None]) -> list[_Branch]:
+    """Return a branch for each title that has a sentence."""
+    return [_Branch(title, [_Hanging(sentence, 0)]) for title, sentence in told if sentence]
 
 
 def _graph(group: Group) -> _Branch:
@@ -132,23 +107,24 @@ def _graph(group: Group) -> _Branch:
         ends = f"{edge.left} {'┄┄' if edge.derived else '──'} {edge.right}"
         for predicate in edge.predicates:
             mark = "derived" if predicate.derived else ""
-            rows.append((ends, kind_sign(predicate.kind), predicate.kind, mark, predicate.sql))
+            rows.append((ends, words.kind_sign(predicate.kind), predicate.kind, mark, predicate.sql))
             ends = ""
-    rows += [("", kind_sign("residual"), "residual", "", predicate.sql) for predicate in group.graph.whole]
+    rows += [("", words.kind_sign("residual"), "residual", "", predicate.sql) for predicate in group.graph.whole]
     shown = rows if any(row[3] for row in rows) else [(*row[:3], row[4]) for row in rows]
     lines = _aligned(shown) if shown else ["no predicate joins them"]
-    return _Branch(f"join graph: {shape_sentence(group)} ({', '.join(group.graph.relations)})", lines)
+    return _Branch(f"join graph: {words.shape_sentence(group)} ({', '.join(group.graph.relations)})", lines)
 
 
 def _alternatives(alternatives: Sequence[Alternative]) -> list[str]:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("", "scheme", "network", "memory", "cpu", "stages", "total", ""),
         ("", "", "rows sent", "rows kept", "comparisons", "", "ms busy", ""),
     ]
     for item in alternatives:
-        costs = (compact(item.cost.network), compact(item.cost.memory), compact(item.cost.cpu), str(item.cost.stages))
-        total = "" if item.total is None else compact(item.total)
-        rows.append(("▸" if item.chosen else "", item.scheme, *costs, total, item.untaken or ""))
+        costs = map(words.compact, (item.cost.network, item.cost.memory, item.cost.cpu))
+        total = "" if item.total is None else words.compact(item.total)
+        stages = str(item.cost.stages)
+        rows.append(("▸" if item.chosen else "", item.scheme, *costs, stages, total, item.untaken or ""))
     return _aligned(rows, right={2, 3, 4, 5, 6})
 
 
@@ -161,14 +137,14 @@ def _state(group: Group) -> _Branch:
     if not group.state.streams:
         branch.title += "" if group.state_is_unbounded else ": none, no input is a stream"
         return branch
-    longest = max((seconds(stream.keep_for) or 0 for stream in group.state.streams if stream.keep_for), default=0)
+    longest = max((words.seconds(stream.keep_for) or 0 for stream in group.state.streams if stream.keep_for), default=0)
     rows = []
     for stream in group.state.streams:
         if stream.keep_for is None:
-            advice = f": {why_endless(stream)}" if stream.advice else ""
+            advice = f": {words.why_endless(stream)}" if stream.advice else ""
             rows.append((stream.alias, "!! UNBOUNDED", "rows are kept for ever" + advice))
         else:
-            length = seconds(stream.keep_for) or 0
+            length = words.seconds(stream.keep_for) or 0
             bar = "█" * max(1, round(_BAR * length / longest)) if longest and length else ""
             rows.append((stream.alias, f"kept {stream.kept}", bar))
     branch.lines = _aligned(rows)
@@ -179,29 +155,34 @@ def _live(live: Live, group: Group) -> _Branch:
     branch = _Branch("live" + (f", up to micro-batch {live.batch}" if live.batch is not None else ""))
     if live.counters:
         branch.lines += _aligned(
-            [(name.replace("_", " "), measure(name, value)) for name, value in live.counters], right={1}
+            [(name.replace("_", " "), words.measure(name, value)) for name, value in live.counters], right={1}
         )
     if live.vanished:
         branch.below.append(_Branch("!! rows that cannot join !!", [_Hanging(one, 3) for one in live.vanished]))
     if live.idle:
         branch.below.append(_Branch("idle inputs", [_Hanging(sentence, 3) for sentence in live.idle]))
-    compared = sorted(comparisons(live))
+    compared = sorted(words.comparisons(live))
     if compared:
         rows = [("", "estimate", "actual", "ratio"), *compared]
         branch.below.append(_Branch("estimate against actual", _aligned(rows, right={1, 2, 3})))
-    branch.lines += [_Hanging(sentence, 2) for sentence in scaling_sentences(live)]
+    branch.lines += [_Hanging(sentence, 2) for sentence in words.scaling_sentences(live)]
     if live.nodes:
         branch.below += [_node(node) for node in live.nodes]
     elif live.units:
-        most_to_mean = skew(live)
+        most_to_mean = words.skew(live)
         most = max(unit.rows for unit in live.units) or 1
         fullest = "empty" if most_to_mean is None else f"the fullest holds {most_to_mean:.2f} times the mean"
         loads = [
-            (unit.unit, f"{compact(unit.rows)} rows", byte_size(unit.bytes), "█" * round(_BAR * unit.rows / most))
+            (
+                unit.unit,
+                f"{words.compact(unit.rows)} rows",
+                words.byte_size(unit.bytes),
+                "█" * round(_BAR * unit.rows / most),
+            )
             for unit in live.units
         ]
         below = _Branch(f"units: {fullest}", _aligned(loads, right={1, 2}))
-        if advice := skew_advice(live, group):
+        if advice := words.skew_advice(live, group):
             below.lines.append(_Hanging(advice, 2))
         branch.below.append(below)
     return branch
@@ -209,20 +190,20 @@ def _live(live: Live, group: Group) -> _Branch:
 
 def _node(node: NodeLoad) -> _Branch:
     """Return what a node of an operator tree has done: what is not zero, and what its units hold."""
-    counters = [(name.replace("_", " "), measure(name, value)) for name, value in node.counters if value]
-    loads = [(unit.unit, f"{compact(unit.rows)} rows", byte_size(unit.bytes)) for unit in node.units]
+    counters = [(name.replace("_", " "), words.measure(name, value)) for name, value in node.counters if value]
+    loads = [(unit.unit, f"{words.compact(unit.rows)} rows", words.byte_size(unit.bytes)) for unit in node.units]
     units = _Branch("units", _aligned(loads, right={1, 2}))
     return _Branch(f"node {node.node}", _aligned(counters, right={1}), [units])
 
 
 def _last_plan(stages: Sequence[Stage]) -> _Branch:
-    title = f"plan, after {count(len(stages), 'stage')} (explain --verbose and EXPLAIN FORMATTED show each)"
+    title = f"plan, after {words.count(len(stages), 'stage')} (explain --verbose and EXPLAIN FORMATTED show each)"
     return _Branch(title, [_plan_line(line) for line in stages[-1].plan.splitlines()])
 
 
 def _stages(stages: Sequence[Stage]) -> _Branch:
     """Return the first and the last plan in full, and the changes of the stages between."""
-    branch = _Branch(f"plan: {count(len(stages), 'stage')}")
+    branch = _Branch(f"plan: {words.count(len(stages), 'stage')}")
     changes = stage_changes(stages)
     last = max((change.number for change in changes if change.state != "same"), default=1)
     for change in changes:
@@ -258,12 +239,12 @@ def _aligned(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[s
     """Return rows as lines with aligned columns; the last column, if it is long, wraps under itself."""
     right = set(right)
     flat = [[" ".join(cell.split()) for cell in row] for row in rows]
-    widths = [min(max(display_width(row[i]) for row in flat), 40) for i in range(len(flat[0]))]
+    widths = [min(max(words.display_width(row[i]) for row in flat), 40) for i in range(len(flat[0]))]
     lines = []
     for row in flat:
         cells = []
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            pad = " " * max(0, width - display_width(cell))
+            pad = " " * max(0, width - words.display_width(cell))
             cells.append(pad + cell if i in right else cell + pad)
         hang = sum(widths[:-1]) + 2 * (len(widths) - 1)
         lines.append(_Hanging("  ".join(cells).rstrip(), hang))
@@ -313,7 +294,7 @@ def _wrap(text: str, width: int, hang: int) -> list[str]:
     text = "".join(char if char.isprintable() else " " for char in text)
     lines: list[str] = []
     rest = text
-    while display_width(rest) > width:
+    while words.display_width(rest) > width:
         cut = _fit(rest, width)
         indent = len(rest) - len(rest.lstrip())
         space = rest.rfind(" ", indent + 1, cut + 1)
@@ -326,7 +307,7 @@ def _wrap(text: str, width: int, hang: int) -> list[str]:
 def _fit(text: str, width: int) -> int:
     used = 0
     for i, char in enumerate(text):
-        used += display_width(char)
+        used += words.display_width(char)
         if used > width:
             return i
     return len(text)

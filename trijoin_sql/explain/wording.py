@@ -215,18 +215,22 @@ ESTIMATES = "estimates for a second of stream time; total: how long Spark is bus
 
 def rate_sentence(group: Group) -> str:
     """Return the rows that the costs of a group are estimated for, and where they come from; empty if not known."""
-    said: dict[str, list[str]] = {}
-    for rate in group.decision.rates:
-        said.setdefault(rate.rows_from, []).append(f"{rate.alias} {rate.rows:,.4g}{'/s' if rate.streaming else ''}")
-    return "; ".join(f"{who}: {', '.join(rows)}" for who, rows in said.items())
+    rates = group.decision.rates
+    return _by_source((one.rows_from, f"{one.alias} {one.rows:,.4g}{'/s' if one.streaming else ''}") for one in rates)
 
 
 def share_sentence(group: Group) -> str:
     """Return the shares of pairs that the costs of a group are estimated for, and where they come from."""
+    shares = group.decision.selectivities
+    return _by_source((one.share_from, f"{one.left} and {one.right} {one.share:g}") for one in shares)
+
+
+def _by_source(told: Iterable[tuple[str, str]]) -> str:
+    """Return what is told, grouped by who says so."""
     said: dict[str, list[str]] = {}
-    for one in group.decision.selectivities:
-        said.setdefault(one.share_from, []).append(f"{one.left} and {one.right} {one.share:g}")
-    return "; ".join(f"{who}: {', '.join(shares)}" for who, shares in said.items())
+    for who, text in told:
+        said.setdefault(who, []).append(text)
+    return "; ".join(f"{who}: {', '.join(texts)}" for who, texts in said.items())
 
 
 def why_endless(stream: StreamState) -> str:
