@@ -16,11 +16,6 @@ import pyarrow.compute as pc
 from ...errors import JoinOverflowError
 from .order_keys import HIGHEST, LOWEST, Int64s, decimal_words, is_exact, order_key, values
 
-_LOW = np.int64(0xFFFFFFFF)
-
-#: Limbs of 32 bits add up exactly as long as the weights' sum is below this.
-MOST_WEIGHT = 1 << 31
-
 
 def valid_rows(column: pa.Array) -> npt.NDArray[np.bool_] | None:
     """Return which values are not NULL, None if all are."""
@@ -61,7 +56,7 @@ def sum_by(
     column
         Shape (k,): integers (the sum is int64), floats (float64) or decimals.
     weights
-        Shape (k,), or None for 1 each; at most `MOST_WEIGHT` together.
+        Shape (k,), or None for 1 each.
     precision, scale
         Of a decimal's sum.
     sql
@@ -79,33 +74,27 @@ def sum_by(
     nothing = np.ones(size, np.bool_)
     nothing[groups] = False
     if pa.types.is_floating(column.type):
-        numbers = values(column).astype(np.float64)
+        floats = values(column).astype(np.float64)
         total = np.zeros(size, np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
-            np.add.at(total, groups, numbers if weights is None else numbers * weights)
+            np.add.at(total, groups, floats if weights is None else floats * weights)
         return pa.array(total, mask=nothing)
-    if pa.types.is_decimal128(column.type):
-        assert precision is not None
-        words = decimal_words(column)
-        small = _small_total(words[:, 0], weights) if column.type.precision <= 18 else None
-        if small is not None:
-            low = _added(groups, size, small)
-            high = low >> np.int64(63)
-            over = np.zeros(size, np.bool_)
-        else:
-            low, high, over = _wide_total(groups, size, _limbs_of_words(words), weights)
-        if (over | _beyond(low, high, precision)).any():
-            raise JoinOverflowError(f"SUM({sql})", f"decimal({precision},{scale})")
-        return _decimals(low, high, nothing, precision, scale)
-    numbers64 = values(column).astype(np.int64)
-    exact = _small_total(numbers64, weights)
-    if exact is not None:
-        return pa.array(_added(groups, size, exact), mask=nothing)
-    limbs = [numbers64 & _LOW, numbers64 >> np.int64(32)]
-    low, high, over = _wide_total(groups, size, limbs, weights)
-    if (over | (high != low >> np.int64(63))).any():
-        raise JoinOverflowError(f"SUM({sql})", "bigint")
-    return pa.array(low, mask=nothing)
+    digits = precision if pa.types.is_decimal128(column.type) else None
+    numbers = _unscaled(column)
+    small = None if numbers is None else _small_total(numbers, weights)
+    if small is not None:
+        return as_sum(_added(groups, size, small), nothing, digits, scale, sql)
+    type_ = pa.int64() if digits is None else pa.decimal128(digits, scale)
+    return _wide_total(groups, size, column, weights, type_, sql)
+
+
+def _unscaled(column: pa.Array) -> Int64s | None:
+    """Return integers, or decimals without their point, as int64; None for all others, and for decimals too wide."""
+    if pa.types.is_integer(column.type):
+        return values(column).astype(np.int64)
+    if pa.types.is_decimal128(column.type) and column.type.precision <= 18:
+        return decimal_words(column)[:, 0]
+    return None
 
 
 def _small_total(numbers: Int64s, weights: Int64s | None) -> Int64s | None:
@@ -119,50 +108,34 @@ def _small_total(numbers: Int64s, weights: Int64s | None) -> Int64s | None:
     return numbers if weights is None else numbers * weights
 
 
-def _limbs_of_words(words: Int64s) -> list[Int64s]:
-    """Return 128-bit numbers as four limbs of 32 bits, the last one with the sign."""
-    unsigned = words.view(np.uint64)
-    low = (unsigned & np.uint64(_LOW)).astype(np.int64)
-    high = (unsigned >> np.uint64(32)).astype(np.int64)
-    return [low[:, 0], high[:, 0], low[:, 1], words[:, 1] >> np.int64(32)]
-
-
 def _wide_total(
-    groups: Int64s, size: int, limbs: list[Int64s], weights: Int64s | None
-) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """Add up numbers in limbs; return the totals as low and high 64-bit words, and which leave 128 bits."""
-    sums = [_added(groups, size, limb if weights is None else limb * weights) for limb in limbs]
-    while len(sums) < 4:  # the sign goes on
-        sums.append(np.zeros(size, np.int64))
-    parts, carry = [], np.zeros(size, np.int64)
-    for total in sums[:3]:
-        total = total + carry
-        parts.append(total & _LOW)
-        carry = total >> np.int64(32)
-    top = sums[3] + carry
-    over = (top < -(1 << 31)) | (top >= 1 << 31)
-    low = parts[0].view(np.uint64) | (parts[1].view(np.uint64) << np.uint64(32))
-    high = parts[2].view(np.uint64) | (top.view(np.uint64) << np.uint64(32))
-    return low.view(np.int64), high.view(np.int64), over
+    groups: Int64s, size: int, column: pa.Array, weights: Int64s | None, type_: pa.DataType, sql: str
+) -> pa.Array:
+    """Return sums that int64 need not hold: they are decimals of 76 digits on the way."""
+    scale = column.type.scale if pa.types.is_decimal(column.type) else 0
+    numbers = column.cast(pa.decimal256(38, scale))
+    if weights is not None:
+        numbers = pc.multiply(numbers, pa.array(weights).cast(pa.decimal256(19, 0)))
+    table = pa.table({"group": groups, "number": numbers})
+    found = table.group_by("group", use_threads=False).aggregate([("number", "sum")]).combine_chunks()
+    try:
+        totals = found["number_sum"].cast(type_).combine_chunks()
+    except pa.ArrowInvalid:
+        raise _overflow(type_, sql) from None
+    at = np.full(size, -1)
+    at[found["group"].to_numpy()] = np.arange(found.num_rows)
+    return totals.take(pa.array(at, mask=at < 0))
 
 
-def _beyond(low: Int64s, high: Int64s, precision: int) -> npt.NDArray[np.bool_]:
-    """Return which 128-bit numbers have more than ``precision`` digits."""
-    limit = 10**precision - 1
-    most = np.int64(limit >> 64), np.uint64(limit & (1 << 64) - 1)
-    least = np.int64(-limit >> 64), np.uint64(-limit & (1 << 64) - 1)
-    unsigned = low.view(np.uint64)
-    above = (high > most[0]) | ((high == most[0]) & (unsigned > most[1]))
-    return np.asarray(above | (high < least[0]) | ((high == least[0]) & (unsigned < least[1])))
+def _overflow(type_: pa.DataType, sql: str) -> JoinOverflowError:
+    told = f"decimal({type_.precision},{type_.scale})" if pa.types.is_decimal(type_) else "bigint"
+    return JoinOverflowError(f"SUM({sql})", told)
 
 
 def whole_numbers(column: pa.Array) -> Int64s | None:
     """Return integers, or decimals without their point, whose running total stays in int64; None for all others."""
-    if pa.types.is_integer(column.type):
-        numbers = values(column).astype(np.int64)
-    elif pa.types.is_decimal128(column.type) and column.type.precision <= 18:
-        numbers = decimal_words(column)[:, 0]
-    else:
+    numbers = _unscaled(column)
+    if numbers is None:
         return None
     if column.null_count:
         numbers = np.where(np.asarray(column.is_valid()), numbers, 0)
@@ -173,16 +146,11 @@ def as_sum(totals: Int64s, nothing: npt.NDArray[np.bool_], precision: int | None
     """Return totals of `whole_numbers` as `sum_by` returns them, NULL where there is nothing."""
     if precision is None:
         return pa.array(totals, mask=nothing)
-    high = totals >> np.int64(63)
-    if _beyond(totals, high, precision).any():
-        raise JoinOverflowError(f"SUM({sql})", f"decimal({precision},{scale})")
-    return _decimals(totals, high, nothing, precision, scale)
-
-
-def _decimals(low: Int64s, high: Int64s, nothing: npt.NDArray[np.bool_], precision: int, scale: int) -> pa.Array:
-    words = np.ascontiguousarray(np.stack([low, high], axis=1))
+    if 10**precision <= HIGHEST and (np.abs(totals) >= 10**precision).any():
+        raise _overflow(pa.decimal128(precision, scale), sql)
+    words = np.ascontiguousarray(np.stack([totals, totals >> np.int64(63)], axis=1))
     validity = pa.py_buffer(np.packbits(~nothing, bitorder="little").tobytes())
-    return pa.Array.from_buffers(pa.decimal128(precision, scale), len(low), [validity, pa.py_buffer(words)])
+    return pa.Array.from_buffers(pa.decimal128(precision, scale), len(totals), [validity, pa.py_buffer(words)])
 
 
 def extreme_by(

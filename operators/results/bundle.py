@@ -238,19 +238,6 @@ class Bundle:
             parts[self.rank] = Part(self.members, self.positions[position])
             yield parts, len(row)
 
-    def cut(self, most: int) -> Iterator[tuple[int, Bundle]]:
-        """Yield pieces of less than ``most`` results each (or of a single row), and where they begin."""
-        ends = np.cumsum(self.counts)
-        if not len(ends) or ends[-1] < most:
-            yield 0, self
-            return
-        first = 0
-        while first < len(ends):
-            done = int(ends[first - 1]) if first else 0
-            last = max(int(np.searchsorted(ends, done + most, "left")), first + 1)
-            yield first, self._some(first, last)
-            first = last
-
     def _some(self, first: int, last: int) -> Bundle:
         """Return the results of some rows."""
         some = np.arange(first, last)

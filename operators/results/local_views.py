@@ -19,7 +19,7 @@ import pyarrow as pa
 from ..batches.pieces import concat
 from ..kernels.order_keys import Int64s
 from ..kernels.pairs import BLOCK, expand
-from ..kernels.sums import MOST_WEIGHT, as_sum, count_by, extreme_by, sum_by, whole_numbers
+from ..kernels.sums import as_sum, count_by, extreme_by, sum_by, whole_numbers
 from ..spec import AggregateSpec, StateSpec
 from .bundle import Bundle, Part, compressed, encoded, pieces
 from .columns import Columns, Picked
@@ -170,9 +170,7 @@ class Reducer:
             for parts, length in bundle.listed():
                 yield from self._reduced(parts, length, None)
             return
-        for at, some in bundle.cut(MOST_WEIGHT):
-            known = {name: column.slice(at, len(some.begin)) for name, column in folded.items()}
-            yield from self._reduced(some.parts, len(some.begin), some.counts, known)
+        yield from self._reduced(bundle.parts, len(bundle.begin), bundle.counts, folded)
 
 
 def _batches(columns: Sequence[pa.Array | Picked], size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
