@@ -79,19 +79,15 @@ class Band:
 
     def mirrored(self) -> Band:
         """Return the same condition seen from the other side (``right - left``)."""
-        return Band(
-            self.right,
-            self.left,
-            None if self.upper is None else -self.upper,
-            None if self.lower is None else -self.lower,
-            self.upper_strict,
-            self.lower_strict,
-            self.arithmetic,
-            None if self.limits is None else (-self.limits[1], -self.limits[0]),
-            self.sql,
-            self.type_name,
-            self.wide,
-            self.nan,
+        return replace(
+            self,
+            left=self.right,
+            right=self.left,
+            lower=None if self.upper is None else -self.upper,
+            upper=None if self.lower is None else -self.lower,
+            lower_strict=self.upper_strict,
+            upper_strict=self.lower_strict,
+            limits=None if self.limits is None else (-self.limits[1], -self.limits[0]),
         )
 
 

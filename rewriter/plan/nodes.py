@@ -519,7 +519,12 @@ def own_tree(node: Node) -> Iterator[Node]:
 
 
 def transform(node: Node, change: Callable[[Node], Node], *, own: bool = False) -> Node:
-    """Return the tree with ``change`` applied to every node once, bottom up; with ``own`` to those of `own_tree`.
+    """Return the tree with ``change`` applied to every node once, bottom up; with ``own`` to those of `own_tree`."""
+    return rebuilt(node, lambda _, one: change(one), own=own)
+
+
+def rebuilt(node: Node, change: Callable[[Node, Node], Node], *, own: bool = False) -> Node:
+    """Do as `transform` with a ``change`` that gets each node as it was, and as it is over its changed inputs.
 
     What equals the old node is the old node, so ``is`` tells whether anything changed: ``==`` of two plans would walk
     each path. A node that stands in several places (a common table expression read more than once) stays one node.
@@ -530,7 +535,7 @@ def transform(node: Node, change: Callable[[Node], Node], *, own: bool = False) 
         if id(one) not in done:
             inputs = one.inputs if own and isinstance(one, Scan) else tuple(visit(below) for below in one.inputs)
             same = all(new is old for new, old in zip(inputs, one.inputs, strict=True))
-            changed = change(one if same else one.with_inputs(inputs))
+            changed = change(one, one if same else one.with_inputs(inputs))
             done[id(one)] = one if same and changed == one else changed
         return done[id(one)]
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..plan.nodes import Exchange, Join, JoinGroup, Node, Project
+from ..plan.nodes import Exchange, Join, JoinGroup, Node, Project, rebuilt
 from .mark_join_trees import join_trees, without_marks
 from .rule import NotApplicable, beyond_spark
 
@@ -71,7 +71,13 @@ def create_multi_join_groups(plan: Node, member: Membership = can_be_member) -> 
     if not groups and not alone and not trees:
         return NotApplicable("no node can be a member of a multi-join group")
     roots = {id(group.root): len(group.members) for group in (*groups.values(), *alone)}
-    return _marked(plan, roots, {root: len(tree.members) for root, tree in trees.items()}, {})
+
+    def marked(old: Node, new: Node) -> Node:
+        if id(old) in trees:
+            return JoinGroup(new, len(trees[id(old)].members), mixed=True)
+        return JoinGroup(new, roots[id(old)]) if id(old) in roots else new
+
+    return rebuilt(plan, marked)
 
 
 def _breadth_first(plan: Node) -> tuple[list[Node], dict[int, list[Node]]]:
@@ -97,16 +103,3 @@ def _group_of_readers(readers: list[Node], groups: dict[int, _Group]) -> _Group 
     if first is None or any(groups.get(id(reader)) is not first for reader in readers):
         return None
     return first
-
-
-def _marked(node: Node, roots: dict[int, int], trees: dict[int, int], done: dict[int, Node]) -> Node:
-    if id(node) in done:
-        return done[id(node)]
-    inputs = tuple(_marked(below, roots, trees, done) for below in node.inputs)
-    same = all(new is old for new, old in zip(inputs, node.inputs, strict=True))
-    result = node if same else node.with_inputs(inputs)
-    if id(node) in roots or id(node) in trees:
-        members = trees.get(id(node)) or roots[id(node)]
-        result = JoinGroup(result, members, mixed=id(node) in trees)
-    done[id(node)] = result
-    return result

@@ -7,11 +7,11 @@ mark from what turns out to be in no tree.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..options import Settings
 from ..plan.joins import BRANCH_KINDS
-from ..plan.nodes import Block, Join, Node, Scan, own_tree, scans, source_scan, walk
+from ..plan.nodes import Block, Join, Node, Scan, own_tree, rebuilt, scans, source_scan, walk
 from .join_tree import JoinTree, is_plain, read_by, read_tree
 from .rule import NotApplicable
 
@@ -20,14 +20,10 @@ def mark_join_trees(plan: Node, settings: Settings) -> Node | NotApplicable:
     """Mark joins of streams that may be branches, also those that Spark could run alone."""
     if not settings.trees:
         return NotApplicable("each join that is not inner is a node of its own")
-    marked = {
-        id(join): dataclasses.replace(join, in_tree=True)
-        for block in _blocks(plan)
-        for join in _may_be_branches(block.input, settings)
-    }
+    marked = {id(join) for block in _blocks(plan) for join in _may_be_branches(block.input, settings)}
     if not marked:
         return NotApplicable("no outer, semi, anti or closest join of streams hangs on rows of other joins")
-    return _replaced(plan, marked)
+    return _with_marks(plan, lambda join: id(join) in marked)
 
 
 def join_trees(plan: Node) -> dict[int, JoinTree]:
@@ -50,8 +46,7 @@ def join_trees(plan: Node) -> dict[int, JoinTree]:
 def without_marks(plan: Node) -> Node:
     """Take the marks from joins that are in no tree."""
     inside = {id(member) for tree in join_trees(plan).values() for member in tree.members}
-    marked = (one for one in walk(plan) if isinstance(one, Join) and one.in_tree and id(one) not in inside)
-    return _replaced(plan, {id(join): dataclasses.replace(join, in_tree=False) for join in marked})
+    return _with_marks(plan, lambda join: join.in_tree and id(join) in inside)
 
 
 def _blocks(plan: Node) -> Iterator[Block]:
@@ -97,16 +92,12 @@ def _was_apart(join: Join, settings: Settings) -> bool:
     return bool(settings.stored) and not any(alias in map(str.lower, one.relations) for one in whole)
 
 
-def _replaced(plan: Node, changes: dict[int, Join]) -> Node:
-    """Return a plan with other joins: each is known by the ``id`` of what it was, and keeps its new inputs."""
-    done: dict[int, Node] = {}
+def _with_marks(plan: Node, in_tree: Callable[[Join], bool]) -> Node:
+    """Return a plan in which those joins have a mark for which a function says so."""
 
-    def visit(node: Node) -> Node:
-        if id(node) not in done:
-            inputs = tuple(visit(below) for below in node.inputs)
-            same = all(new is old for new, old in zip(inputs, node.inputs, strict=True))
-            found = changes.get(id(node), node)
-            done[id(node)] = found if same else found.with_inputs(inputs)
-        return done[id(node)]
+    def change(old: Node, new: Node) -> Node:
+        if isinstance(old, Join) and isinstance(new, Join):
+            return dataclasses.replace(new, in_tree=in_tree(old))
+        return new
 
-    return visit(plan)
+    return rebuilt(plan, change)

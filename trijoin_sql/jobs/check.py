@@ -10,14 +10,13 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from ..rewriter.job_heads import after
-from ..rewriter.sql.catalog import RATE_SETTING, DdlCatalog, TableInfo
+from ..rewriter.sql.catalog import RATE_SETTING
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import tokenize
-from ..rewriter.sql.intervals import length_microseconds
 from ..rewriter.sql.statement import tree_of
 from ..settings import hint_if_unknown
 from ..spark.zones import hint_if_no_zone
-from .check_declarations import check_sink, check_stream, declared_columns
+from .check_declarations import check_sink, check_stream, declared_catalog
 from .check_inserts import check_insert, check_output
 from .columns import check_columns
 from .formats import CHECKPOINT, FILES, FOLDERS, PYTHON, SINKS, SOURCES, find_format
@@ -99,8 +98,7 @@ def check_statements(job: Job) -> None:
                 check_setting(job.script, statement.sql.text, statement.sql.start)
     _check_sharing(job)
     _check_order(job)
-    tables = ((stream.name.text, TableInfo(tuple(declared_columns(stream)), True)) for stream in job.streams)
-    catalog = DdlCatalog(tuple(tables))
+    catalog = declared_catalog(job.streams)
     for statement in job.statements:
         match statement:
             case InsertInto(query=sql):
@@ -134,12 +132,7 @@ def _check_plans(job: Job, settings: Mapping[str, str]) -> None:
     """Find what the rewriter refuses, whatever Spark knows."""
     if "spark.sql.casesensitive" in " ".join([job.script.text, *settings]).lower():
         return
-    tables = []
-    for stream in job.streams:
-        mark = stream.watermark
-        times = () if mark is None else ((mark.column.text, length_microseconds(mark.delay.text)),)
-        tables.append((stream.name.text, TableInfo(tuple(declared_columns(stream)), True, times=times)))
-    refusals = Refusals(job.script, DdlCatalog(tuple(tables)), dict(settings))
+    refusals = Refusals(job.script, declared_catalog(job.streams), dict(settings))
     for statement in job.statements:
         match statement:
             case SparkStatement(sql=sql):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ..rewriter.plan.parts import Column
-from ..rewriter.sql.catalog import RATE_OPTION, positive
+from ..rewriter.sql.catalog import RATE_OPTION, DdlCatalog, TableInfo, positive
 from ..rewriter.sql.clauses import Options, Word
+from ..rewriter.sql.intervals import length_microseconds
 from ..rewriter.sql.similar import close, did_you_mean
 from ..rewriter.sql.type_names import TYPES, no_type
 from .formats import BOOLEANS, CHECKPOINT, COUNTS, OTHER, ROW_BY_ROW, SINKS, SOURCES, Format, find_format, fixed_columns
@@ -137,6 +139,16 @@ def _check_options(script: Script, name: Word, options: Options, taken: Format, 
             script.fail(name.start, f"{name} needs {several}", f"add it: OPTIONS ({names[0]} '...')")
         if len(given) > 1:
             script.fail(given[1].start, f"only one of the options {', '.join(names)} can be given")
+
+
+def declared_catalog(streams: Iterable[CreateStream]) -> DdlCatalog:
+    """Return a catalog of streams as they are declared."""
+    tables = []
+    for stream in streams:
+        mark = stream.watermark
+        times = () if mark is None else ((mark.column.text, length_microseconds(mark.delay.text)),)
+        tables.append((stream.name.text, TableInfo(tuple(declared_columns(stream)), True, times=times)))
+    return DdlCatalog(tuple(tables))
 
 
 def declared_columns(stream: CreateStream) -> list[Column]:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..errors import JobError, JoinOverflowError, PlanError, TriJoinError
 from ..jobs.check import check_places, check_statements
-from ..jobs.check_declarations import declared_columns
+from ..jobs.check_declarations import declared_catalog
 from ..jobs.check_inserts import check_late
 from ..jobs.columns import check_columns
 from ..jobs.job_text import Script
@@ -28,7 +28,6 @@ from ..jobs.run import QueryFailedError, run_queries, with_socket
 from ..jobs.run_command import say_what_is_kept, summary
 from ..jobs.start_spark import SparkStartError
 from ..jobs.statements import CreateSink, CreateStream, InsertInto, Job, SparkStatement, StartSetting
-from ..rewriter.sql.catalog import DdlCatalog, TableInfo
 from ..rewriter.sql.clauses import Word
 from ..rewriter.sql.dialect import quote
 from ..running.stopping import StopRequest
@@ -225,8 +224,7 @@ class Shell:
         try:
             frame, mode = self._work(lambda session: self._query(session, script, sql))
         except JobError:  # what is wrong with columns we may say better than Spark
-            tables = ((one.name.text, TableInfo(tuple(declared_columns(one)), True)) for one in self.streams.values())
-            check_columns(script, sql.text, sql.start, DdlCatalog(tuple(tables)))
+            check_columns(script, sql.text, sql.start, declared_catalog(self.streams.values()))
             raise
         if frame.isStreaming:
             self._follow(frame, mode)

@@ -28,8 +28,6 @@ class Liberty:
         The reason.
     gain
         As measured. It begins with "needed" where queries cannot run without.
-    where
-        The module, from the root of the repository.
     by_default
         Whether it is taken where nothing is set: for what is needed, and what only the command line does.
     variable
@@ -40,7 +38,6 @@ class Liberty:
     does: str
     why: str
     gain: str
-    where: str
     by_default: bool = False
     variable: str | None = None
 
@@ -66,7 +63,6 @@ LIBERTIES = (
         "until it ends",
         why="Hadoop starts a chmod process for each file that it creates on a local disk",
         gain="a seventh of a small micro-batch's time: twelve processes",
-        where="trijoin_sql/spark/local_disk.py",
     ),
     Liberty(
         JVM_PIPE,
@@ -75,7 +71,6 @@ LIBERTIES = (
         why="Spark and its workers write to a terminal that shows our lines, and Ctrl-C would end the JVM "
         "in the middle of a micro-batch",
         gain="not measured: 22 lines less until the first row; on the command line, what failed is known",
-        where="trijoin_sql/spark/quiet.py",
         by_default=True,
     ),
     Liberty(
@@ -85,21 +80,18 @@ LIBERTIES = (
         why="over Unix domain sockets it reports an error whenever a query of ours starts, and nothing is wrong; what "
         "joins use of pandas 3 works",
         gain="a stack of a hundred lines less for each query that starts",
-        where="trijoin_sql/spark/config.py",
     ),
     Liberty(
         KEEP_FREED,
         does="mallopt in Python workers: the C library keeps freed memory; until the worker ends",
         why="a large array that is freed is unmapped, and the next one costs a page fault for every 4 KiB",
         gain="a third of the time of a probe with a million candidates, on a virtual machine",
-        where="operators/worker_memory.py",
     ),
     Liberty(
         FREEZE_IMPORTS,
         does="gc.freeze in Python workers after a task that imported something; until the worker ends",
         why="PySpark collects garbage after every task, and walks over all modules each time",
         gain="44 ms of processor time a task; a micro-batch of one stage has five",
-        where="operators/worker_memory.py",
     ),
     Liberty(
         PRELOAD_WORKERS,
@@ -107,7 +99,6 @@ LIBERTIES = (
         "a small job starts it while a first query is made ready",
         why="each worker of PySpark's imports pandas, Arrow and our operators by itself, in its first micro-batch",
         gain="a third less processor time of workers until the first row, which comes 0.7 s sooner; shared memory",
-        where="trijoin_sql/spark/config.py",
     ),
     Liberty(
         JVM_FLAGS,
@@ -115,7 +106,6 @@ LIBERTIES = (
         "nobody else has given it any",
         why="in its first minutes a JVM takes half of its processor time to optimize code that runs a few times",
         gain="a quarter of the processor time until the first row, which comes 2 s sooner",
-        where="trijoin_sql/spark/jvm.py",
     ),
     Liberty(
         CLASS_ARCHIVE,
@@ -123,7 +113,6 @@ LIBERTIES = (
         "is one, where nobody else has given it flags",
         why="Spark loads 24,000 classes until the first row, and a JVM reads, checks and links each",
         gain="a fifth more of that processor time, and 2 s more; 200 MiB of disk",
-        where="trijoin_sql/spark/jvm.py",
     ),
     Liberty(
         UNMEASURED,
@@ -132,14 +121,12 @@ LIBERTIES = (
         why="for that bound Spark measures all columns before each row that it hands to Python, and rows of a few "
         "numbers cannot exceed it",
         gain="a tenth of the processor time of a band join of INT columns",
-        where="trijoin_sql/spark/unmeasured.py",
     ),
     Liberty(
         REFUSE_EARLY,
         does="sets the private streamDeathCause of a query that does not fit its checkpoint, and its state",
         why="a listener cannot end a query, and Spark might fail on changed sources for reasons of its own",
         gain="not measured: the query ends before its first micro-batch; without it, its tasks refuse to run",
-        where="trijoin_sql/running/listener.py",
     ),
     Liberty(
         TELL_FAILURES,
@@ -150,14 +137,12 @@ LIBERTIES = (
         why="Spark's text shows a plan and SQL that no user has written, and of some damages no word; the log of an "
         "error is 9 KB of JSON with Java's stack, before the error",
         gain="forty lines less; without it, Spark's own text",
-        where="trijoin_sql/running/failures.py",
     ),
     Liberty(
         END_AFTER_BATCH,
         does="sets the private state of a query to TERMINATED",
         why="StreamingQuery.stop cancels the running micro-batch, whose rows a sink may have taken already",
         gain="not measured: a job that is stopped leaves no micro-batch half done, and scaling waits for no pause",
-        where="trijoin_sql/running/stopping.py",
     ),
     Liberty(
         JOIN_IN_PLAN,
@@ -165,7 +150,6 @@ LIBERTIES = (
         "PySpark's class DataFrame has a writeStream that looks for such joins in that session; until the process ends",
         why="Spark's grammar is larger than ours, and joins may be written with DataFrames",
         gain="needed: Spark refuses these joins of streams",
-        where="trijoin_sql/spark/plan_joins.py",
         by_default=True,
     ),
     Liberty(
@@ -173,7 +157,6 @@ LIBERTIES = (
         does="replaces a watermark's delay in Spark's analysed plan by way of py4j; for one DataFrame",
         why="results lag behind the watermark, and Spark takes no second one",
         gain="needed: without it, event time does not pass through a join whose results lag behind",
-        where="operators/compile/watermarks.py",
         by_default=True,
     ),
     Liberty(
@@ -183,7 +166,6 @@ LIBERTIES = (
         why="a sink may leave rows unread, such as those of a micro-batch that it has already and that is repeated "
         "after a crash, and then no state is saved",
         gain="needed: such a query ends, and at every further start again",
-        where="trijoin_sql/spark/whole_batches.py",
         by_default=True,
     ),
     Liberty(
@@ -191,7 +173,6 @@ LIBERTIES = (
         does="sets the context's pythonExec with a local master; for all its queries. configure sets PYSPARK_PYTHON",
         why="Spark's python3 is another one where a virtual environment is not activated",
         gain="needed: the workers would not find our packages",
-        where="trijoin_sql/spark/config.py",
         by_default=True,
         variable="PYSPARK_PYTHON",
     ),
@@ -200,7 +181,6 @@ LIBERTIES = (
         does="maps files of the warm copy by the C library's mmap in Python workers; as long as they are read",
         why="Python's own maps hold a file descriptor each, of which a process has a thousand",
         gain="needed: a state of 16 GiB has more segments than a process may have descriptors",
-        where="operators/state/warm_file.py",
         by_default=True,
         variable="TRIJOIN_MAP_FILES",
     ),
