@@ -9,7 +9,6 @@ column that probes one index and enters another is sorted once.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import cache
 from timeit import repeat
 
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..recent import Recent
 from .order_keys import HIGHEST, LOWEST, Int64s, float_key, mirrored, order_key
 
 #: Columns whose order is remembered: those of a micro-batch's current stream.
@@ -49,7 +49,7 @@ _SAMPLE = 512
 #: Floats below this are whole numbers to the last, or have digits behind the point.
 _WHOLE = 2.0**52
 
-_orders: OrderedDict[tuple[int, ...], tuple[pa.Array, Int64s, Int64s]] = OrderedDict()
+_orders = Recent[tuple[int, ...], tuple[pa.Array, Int64s, Int64s]](_REMEMBERED)
 
 
 def sort_keys(keys: Int64s) -> tuple[Int64s, Int64s]:
@@ -125,8 +125,6 @@ def sort_column(column: pa.Array) -> tuple[Int64s, Int64s]:
         return known[1], known[2]
     order, keys = sort_keys(order_key(column))
     _orders[name] = (column, order, keys)
-    while len(_orders) > _REMEMBERED:
-        _orders.popitem(last=False)
     return order, keys
 
 
@@ -239,7 +237,7 @@ def _even(keys: Int64s, buckets: float) -> Table | None:
     return Table(keys, at, ends, least, floats=floats, scale=scale)
 
 
-_tables: OrderedDict[int, tuple[Int64s, Table]] = OrderedDict()
+_tables = Recent[int, tuple[Int64s, Table]](_TABLES)
 
 
 def _table(keys: Int64s, probes: int) -> Table | None:
@@ -251,8 +249,6 @@ def _table(keys: Int64s, probes: int) -> Table | None:
     if table is None:
         return None
     _tables[id(keys)] = keys, table
-    while len(_tables) > _TABLES:
-        _tables.popitem(last=False)
     return table
 
 

@@ -66,10 +66,6 @@ class ChunkMap(Protocol):
     def removeKey(self, key: tuple[int]) -> None: ...  # noqa: N802
 
 
-#: How many slots a worker process remembers.
-_RECENT = 16
-
-
 class SlotState:
     """A slot with its state, for one micro-batch.
 
@@ -333,8 +329,6 @@ class SlotState:
         self.manifest.timer = self._due()
         self.warm.save(self.manifest.nonce, self.slot.stores)
         WORKER.recent[self.manifest.uid] = (self.manifest.nonce, self.made_for, self.slot, self.warm)
-        while len(WORKER.recent) > _RECENT:
-            WORKER.recent.popitem(last=False)
         self.chunks.updateValue((MANIFEST,), (self.manifest.to_bytes(),))
 
     def _due(self) -> int | None:

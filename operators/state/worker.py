@@ -7,10 +7,16 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..recent import Recent
+
 if TYPE_CHECKING:
     from ..schemes.base import Slot
     from ..store.segment import Segment
     from .warm import WarmCopy
+
+
+#: How many slots a worker process remembers.
+_RECENT = 16
 
 
 @dataclass(slots=True)
@@ -36,7 +42,7 @@ class Worker:
         Whether it has said that it keeps no copies.
     """
 
-    recent: OrderedDict[str, tuple[str, object, Slot, WarmCopy]] = field(default_factory=OrderedDict)
+    recent: Recent[str, tuple[str, object, Slot, WarmCopy]] = field(default_factory=lambda: Recent(_RECENT))
     visiting: OrderedDict[Segment, int] = field(default_factory=OrderedDict)
     unseen: float = 0
     looked: bool = False

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ..errors import CheckpointDamagedError, TriJoinError, UnavailableError, hint_of
+from ..operators.recent import Recent
 from ..operators.spec import PREFIX
 from ..spark.messages import FAILED, last_cause, reason, sentence, without_class
 from ..spark.plan_joins import in_users_words
@@ -21,13 +22,10 @@ from .metrics import numbers_of
 from .writers import location
 
 #: Queries of ours by id: the checkpoint, and the names of the joined relations.
-_started: dict[str, tuple[str, frozenset[str]]] = {}
+_started = Recent[str, tuple[str, frozenset[str]]](1000)
 
 #: The names of relations that queries over tables join, the newest last.
-_joined: dict[str, None] = {}
-
-#: How many are remembered.
-_REMEMBERED = 1000
+_joined = Recent[str, None](1000)
 
 #: A part of a statement in Spark's text, and the marks below it.
 _MARKED = r"\n== SQL \(.*\) ==\n[^^]*\^+"
@@ -44,19 +42,13 @@ _DAMAGES = (
 
 def remember(query_id: str, checkpoint: str, relations: Iterable[str]) -> None:
     """Keep what the failure of a query is told with."""
-    _started.pop(query_id, None)
     _started[query_id] = checkpoint, frozenset(relations)
-    while len(_started) > _REMEMBERED:
-        del _started[next(iter(_started))]
 
 
 def remember_relations(names: Iterable[str]) -> None:
     """Keep what the failure of a query over tables is told with."""
     for name in names:
-        _joined.pop(name, None)
         _joined[name] = None
-    while len(_joined) > _REMEMBERED:
-        del _joined[next(iter(_joined))]
 
 
 def told(text: str, stack: str = "") -> str:

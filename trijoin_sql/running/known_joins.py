@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ..operators.compile.lifetimes import ended
 from ..operators.compile.node import Again
 from ..operators.compile.packing import LateSource
+from ..operators.recent import Recent
 from ..operators.spec import JoinSpec, number_of
 from ..operators.task.reports import forget, known_keys
 from ..rewriter.plan.stored import Stored
@@ -20,10 +21,7 @@ _numbers = itertools.count()
 
 #: The joins, and the warnings about rows that are kept for ever, already given.
 _joins: dict[str, Registered] = {}
-_said: dict[tuple[str, str], None] = {}
-
-#: How many warnings are remembered.
-_MOST_SAID = 1000
+_said = Recent[tuple[str, str], None](1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,6 @@ class Registered:
         for text in self.said:
             if (self.spec.fingerprint, text) not in _said:
                 _said[self.spec.fingerprint, text] = None
-                while len(_said) > _MOST_SAID:
-                    del _said[next(iter(_said))]
                 _log.warning("%s", text)
 
 

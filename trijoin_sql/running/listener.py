@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, cause_of
 from ..operators.compile.realtime import ENTRY
+from ..operators.recent import Recent
 from ..operators.spec import is_key
 from ..operators.task.micro_batch import LAYOUTS
 from ..operators.task.reports import EDGES
@@ -44,9 +45,6 @@ from .vanished import Vanished
 _log = logging.getLogger("trijoin_sql")
 
 _listeners: dict[int, LayoutListener] = {}
-
-#: Of how many queries it is known what they have lost.
-_REMEMBERED = 100
 
 #: The runs of queries with late rows that can be asked for, by the query's id.
 _executions: dict[str, Execution] = {}
@@ -172,7 +170,7 @@ class LayoutListener:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.running: dict[str, Running] = {}
-        self.vanished: dict[str, tuple[str, Vanished]] = {}  # by query: its run, and what it has lost
+        self.vanished = Recent[str, tuple[str, Vanished]](100)  # by query: its run, and what it has lost
         self.connections: dict[str, int] = {}  # by run: over which the JVM calls us in the query's thread
         self.observed = ObservedRates()
         self.shares = ObservedShares()
@@ -264,10 +262,8 @@ class LayoutListener:
         for one in joins.values():
             one.warn()
         if any(one.warns for one in joins.values()) and not real_time:
-            _, known = self.vanished.pop(query_id, ("", Vanished()))  # what was said before a restart is not said again
+            _, known = self.vanished.get(query_id, ("", Vanished()))  # what was said before a restart is not said again
             self.vanished[query_id] = (found.runId, known)
-            while len(self.vanished) > _REMEMBERED:
-                del self.vanished[next(iter(self.vanished))]
         file = CheckpointFile(self.spark, str(execution.resolvedCheckpointRoot()))
         remember(query_id, file.root, (stream.alias for one in joins.values() for stream in one.spec.streams))
         try:

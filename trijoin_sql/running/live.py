@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: By run of a query: what is asked for its reports.
-_entries: dict[str, Any] = {}
+from ..operators.recent import Recent
 
-#: How many runs are remembered.
-_REMEMBERED = 100
+#: By run of a query: what is asked for its reports.
+_entries = Recent[str, Any](100)
 
 #: The percentiles of latencies, by name.
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
@@ -24,8 +23,6 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 def follow(run: str, entry: Any) -> None:
     """Remember a run in real time, and the Java class that has its reports."""
     _entries[run] = entry
-    while len(_entries) > _REMEMBERED:
-        del _entries[next(iter(_entries))]
 
 
 def is_live(run: str) -> bool:

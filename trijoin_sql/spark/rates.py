@@ -13,6 +13,7 @@ from typing import Any
 
 from ..errors import InvalidSettingError
 from ..operators.compile.logical_plans import Step, items, walk
+from ..operators.recent import Recent
 from ..rewriter.options import CostDefaults
 from ..rewriter.plan.decision import Selectivity
 from ..rewriter.sql.catalog import RATE_SETTING, declared, positive
@@ -155,16 +156,12 @@ class ObservedRates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sources: dict[str, list[PlanSource]] = {}
-        self._seen: dict[str, deque[tuple[float, list[float]]]] = {}
+        self._sources = Recent[str, list[PlanSource]](_QUERIES)
+        self._seen = Recent[str, deque[tuple[float, list[float]]]](_QUERIES)
 
     def started(self, query_id: str, sources: list[PlanSource]) -> None:
         """Record the sources of a query's plan."""
         with self._lock:
-            for known in (self._sources, self._seen):
-                known.pop(query_id, None)
-                while len(known) >= _QUERIES:
-                    known.pop(next(iter(known)))
             self._sources[query_id] = sources
             self._seen[query_id] = deque(maxlen=_SEEN)
 
@@ -207,7 +204,7 @@ class ObservedShares:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counted: dict[tuple[str, ...], tuple[str, int, int]] = {}
+        self._counted = Recent[tuple[str, ...], tuple[str, int, int]](_EDGES)
 
     def counted(self, run_id: str, selectivities: Iterable[Selectivity], edges: Mapping[str, int]) -> None:
         """Record what the slots of a join have counted in a micro-batch; a later run begins anew.
@@ -227,10 +224,7 @@ class ObservedShares:
                 run, *before = self._counted.get(one.key, (run_id, 0, 0))
                 if pairs:
                     before = before if run == run_id else [0, 0]
-                    self._counted.pop(one.key, None)  # the last one counts: it is forgotten last
                     self._counted[one.key] = run_id, before[0] + pairs, before[1] + found
-            while len(self._counted) > _EDGES:
-                del self._counted[next(iter(self._counted))]
 
     def shares(self) -> dict[tuple[str, ...], float]:
         """Return the share by what the conditions between two relations are known by, where enough pairs were there."""
