@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
-from ...rewriter.plan.comparison import decimal_precision, decimal_scale, sum_type
+from ...rewriter.plan.comparison import decimal_digits, sum_type
 from ...rewriter.plan.conjuncts import Term
 from ...rewriter.plan.nodes import JoinNode
 from ...rewriter.plan.parts import Aggregation, PartialState
@@ -70,8 +70,8 @@ def aggregate_spec(aggregation: Aggregation, streams: Sequence[StreamSpec], type
     states = []
     for state in aggregation.states:
         rank, column = place.get(state.name, (None, None))
-        precision = decimal_precision(types[state.name]) if state.function == "sum" else None
-        scale = decimal_scale(types[state.name]) or 0
+        digits = decimal_digits(types[state.name]) if state.function == "sum" else None
+        precision, scale = digits or (None, 0)
         states.append(
             StateSpec(state.function, state.name, rank, column, precision, scale, state.term.sql if state.term else "")
         )

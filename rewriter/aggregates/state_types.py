@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from ..plan.comparison import DIGITS, decimal_precision, decimal_scale, widest
+from ..plan.comparison import exact_digits, widest
 from ..plan.expr import UNKNOWN, Call, Constant, Expr
 from ..sql.failing import results_of
 from ..sql.spark_types import INTEGERS, is_decimal
 
 
-def is_average_exact(kind: str) -> bool:
+def is_average_exact(precision: int, scale: int) -> bool:
     """Tell whether the quotient of a decimal's sum and count has enough digits to be rounded again to AVG's type.
 
     It needs nine more digits than that type: then the second rounding is harmless for up to 10^9 values a group.
     """
-    precision, scale = decimal_precision(kind), decimal_scale(kind)
-    if precision is None or scale is None or precision + 10 > 38:
+    if precision + 10 > 38:
         return False
     whole, fraction = precision + 10 - scale, max(6, scale + 20)
     if whole + fraction > 38:
@@ -42,10 +41,7 @@ def _digits(expr: Expr, kind: str) -> tuple[int, int] | None:
     inner = expr.args[0] if expr.op == "NEG" else expr
     if isinstance(inner, Constant) and kind in INTEGERS:
         return len(inner.sql.lstrip("0")) or 1, 0
-    precision, scale = decimal_precision(kind), decimal_scale(kind)
-    if precision is None or scale is None:
-        return (DIGITS[kind], 0) if kind in DIGITS else None
-    return precision, scale
+    return exact_digits(kind)
 
 
 def _arithmetic(op: str, left: tuple[int, int] | None, right: tuple[int, int] | None) -> str:

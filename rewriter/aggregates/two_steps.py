@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from sqlglot import exp
 
 from ..names.scopes import field_of, typed
-from ..plan.comparison import decimal_precision, decimal_scale, sum_type
+from ..plan.comparison import decimal_digits, sum_type
 from ..plan.conjuncts import Term
 from ..plan.expr import Call
 from ..plan.parts import Aggregation, GroupKey, PartialState
@@ -219,12 +219,12 @@ class AggregationReader:
         if kind in (*INTEGERS, "float", "double"):
             total = self.state("sum", argument, "double", cast=kind != "double")
             return f"SUM({total}) / NULLIF(SUM({counted}), 0)"
-        precision, scale = decimal_precision(kind), decimal_scale(kind)
-        if summed is None or precision is None or scale is None or not is_average_exact(kind):
+        digits = decimal_digits(kind)
+        if summed is None or digits is None or not is_average_exact(*digits):
             raise NotInUnits(f"{render(call)}: AVG is not computed in units for the type {kind}")
         total = f"CAST(SUM({self.state('sum', argument, summed)}) AS {summed})"
         count = f"CAST(NULLIF(SUM({counted}), 0) AS DECIMAL(19, 0))"
-        return f"CAST({total} / {count} AS DECIMAL({precision + 4}, {scale + 4}))"
+        return f"CAST({total} / {count} AS DECIMAL({digits[0] + 4}, {digits[1] + 4}))"
 
     def count(self, name: str, arguments: list[exp.Expr], condition: exp.Expr | None) -> str:
         """Return the state of a count: of all rows, or of the rows that fulfil a condition."""

@@ -93,27 +93,18 @@ def sum_type(kind: str) -> str | None:
     """Return the type of a SUM over a type, None if units do not compute it."""
     if kind in _INTEGERS:
         return "bigint"
-    found = _DECIMAL.fullmatch(kind)
-    if found:
-        return f"decimal({min(int(found[1]) + 10, 38)},{found[2]})"
+    if digits := decimal_digits(kind):
+        return f"decimal({min(digits[0] + 10, 38)},{digits[1]})"
     return "double" if kind in ("float", "double") else None
 
 
 def _decimal_type(left: str, right: str) -> Comparable | None:
     """Return the decimal type that holds all values of both (Spark widens and compares by value)."""
-    sizes = []
-    for name in (left, right):
-        found = _DECIMAL.fullmatch(name)
-        if found:
-            sizes.append((int(found[1]) - int(found[2]), int(found[2])))
-        elif name in DIGITS:
-            sizes.append((DIGITS[name], 0))
-        else:
-            return None
-    whole, scale = max(size[0] for size in sizes), max(size[1] for size in sizes)
-    if whole + scale > 38:
+    one, other = exact_digits(left), exact_digits(right)
+    if one is None or other is None:
         return None
-    return _comparable(f"decimal({whole + scale},{scale})")
+    whole, scale = max(one[0] - one[1], other[0] - other[1]), max(one[1], other[1])
+    return _comparable(f"decimal({whole + scale},{scale})") if whole + scale <= 38 else None
 
 
 def _comparable(name: str) -> Comparable | None:
@@ -121,21 +112,19 @@ def _comparable(name: str) -> Comparable | None:
         return Comparable(name, True)
     if name in {"string", "binary", OF_LIBRARY}:
         return Comparable(name, False)
-    found = _DECIMAL.fullmatch(name)
-    if found:
-        return Comparable(name, int(found[1]) <= 18)
+    if digits := decimal_digits(name):
+        return Comparable(name, digits[0] <= 18)
     if re.fullmatch(r"interval (day|hour|minute|second)( to (hour|minute|second))?", name):
         return Comparable(name, True)
     return None
 
 
-def decimal_scale(name: str) -> int | None:
-    """Return the scale of a decimal type, None for other types."""
+def decimal_digits(name: str) -> tuple[int, int] | None:
+    """Return precision and scale of a decimal type, None for other types."""
     found = _DECIMAL.fullmatch(name)
-    return int(found[2]) if found else None
+    return (int(found[1]), int(found[2])) if found else None
 
 
-def decimal_precision(name: str) -> int | None:
-    """Return the precision of a decimal type, None for other types."""
-    found = _DECIMAL.fullmatch(name)
-    return int(found[1]) if found else None
+def exact_digits(name: str) -> tuple[int, int] | None:
+    """Return precision and scale of a type of whole numbers or decimals, None for other types."""
+    return (DIGITS[name], 0) if name in DIGITS else decimal_digits(name)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from fractions import Fraction
 
-from ..plan.comparison import LARGEST, decimal_precision, decimal_scale
+from ..plan.comparison import LARGEST, decimal_digits
 from ..plan.expr import Call, Constant, Expr, bare, parts_of
 from ..sql.expressions import number
 from ..sql.spark_types import FRACTIONS, INTEGERS, is_decimal, is_number
@@ -46,11 +46,11 @@ def _cast(inside: Expr, kind: str) -> Fraction | None:
     if kind in INTEGERS:  # a text with a point is an error in ANSI mode
         is_whole = value.denominator == 1 and not (is_text and not inside.sql.strip("'").isdecimal())
         return value if is_whole and abs(value) <= LARGEST[kind] else None
-    scale, precision = decimal_scale(kind), decimal_precision(kind)
-    if scale is None or precision is None:
+    digits = decimal_digits(kind)
+    if digits is None:
         return None
-    whole = value * 10**scale
-    return value if whole.denominator == 1 and abs(whole) < 10**precision else None
+    whole = value * 10 ** digits[1]
+    return value if whole.denominator == 1 and abs(whole) < 10 ** digits[0] else None
 
 
 def constant(expr: Expr) -> float | None:

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..plan.comparison import common_type, decimal_precision, decimal_scale
+from ..plan.comparison import common_type, decimal_digits
 from ..plan.conjuncts import FLIPPED, Bounds, ComparisonOp, Residual
 from ..plan.expr import Constant, Expr, bare, cast, infix, is_infix, negative, parenthesized, parts_of
 from ..sql.expressions import parsed
@@ -128,19 +128,19 @@ def rounded_difference(
     if common.type in FRACTIONS:
         bounds = None if moved else _of_floats(op, bound, sides.shifts, common.type, is_absolute=inner is not None)
         return None if bounds is None else _difference(predicate, sides, bounds, scope, derived=bool(sides.shifts))
-    precision, scale = decimal_precision(common.type), decimal_scale(common.type)
+    digits = decimal_digits(common.type)
     parts = [node for side in (left, right) for node in parts_of(side) if node.op in ("CONSTANT", "CAST", "TRY_CAST")]
-    if precision is None or scale is None or any(part.type in FRACTIONS for part in parts):
+    if digits is None or any(part.type in FRACTIONS for part in parts):
         return None  # beside a double, a decimal is one too
     longest = max(map(_digits, parts))
-    if (moved and not common.exact) or precision + longest + len(sides.shifts) + 1 > _MOST_DIGITS:
+    if (moved and not common.exact) or digits[0] + longest + len(sides.shifts) + 1 > _MOST_DIGITS:
         return None  # Spark may drop digits behind the point
     ends = [(op, bound - sum(sides.shifts))]
     if inner is not None:
         ends.append((FLIPPED[op], -bound - sum(sides.shifts)))
     if not common.exact:
         return [(end, sides.left, _plus(sides.right, value)) for end, value in ends]
-    first, *more = (bounds_of(end, value * 10**scale, common.type) for end, value in ends)
+    first, *more = (bounds_of(end, value * 10 ** digits[1], common.type) for end, value in ends)
     found = _difference(predicate, sides, first.within(more[0]) if more else first, scope)
     overflowing = {scope.relations(side): side for side in (left, right) if moved and side.type in INTEGERS}
     pairs = ((key, overflowing.get(key.relations)) for key in (found.left, found.right))
@@ -197,7 +197,8 @@ def _digits(part: Expr) -> int:
     """Return how many digits a constant, or a number cast to a type, has as a decimal."""
     if isinstance(part, Constant):
         return len(re.sub(r"\D", "", part.sql))
-    return decimal_precision(part.type) or (20 if part.type in INTEGERS else 0)
+    digits = decimal_digits(part.type)
+    return digits[0] if digits else 20 if part.type in INTEGERS else 0
 
 
 def _plus(side: Expr, value: Fraction) -> Expr:

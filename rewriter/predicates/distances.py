@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from ..plan.comparison import common_type, decimal_precision, decimal_scale
+from ..plan.comparison import common_type, decimal_digits
 from ..plan.conjuncts import Bounds
 from ..plan.expr import (
     UNKNOWN,
@@ -336,11 +336,11 @@ def _bounds(left: Expr, right: Expr, most: float, shift: float) -> Bounds | None
     if common.type in FRACTIONS:
         room = MARGIN * (most + abs(shift)) if shift else 0.0
         return Bounds(common.type, _outwards(low - room, down=True), _outwards(high + room, down=False), True, True)
-    scale, precision = decimal_scale(common.type), decimal_precision(common.type)
-    unit = "integer" if scale is None or precision is None else common.type
+    digits = decimal_digits(common.type)
+    unit = common.type if digits else "integer"
     if shift:  # exact, so only the text of the constant can have lost digits
         low, high = low - MARGIN * abs(shift), high + MARGIN * abs(shift)
-    one = 10 ** (scale or 0)
+    one = 10 ** (digits[1] if digits else 0)
     return Bounds(unit, math.ceil(Fraction(low) * one), math.floor(Fraction(high) * one), True, True)
 
 

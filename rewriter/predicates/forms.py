@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Literal
 
-from ..plan.comparison import decimal_scale
+from ..plan.comparison import decimal_digits
 from ..plan.conjuncts import FLIPPED, ComparisonOp
 from ..plan.expr import At, Call, Column, Constant, Expr, bare, cast, parts_of
 from ..sql.intervals import MICROSECONDS, unit_name
@@ -397,8 +397,8 @@ class Implied:
                 return _seconds(form.wider(1_000_000))
             case "timestamp", "double":
                 return _seconds(form.wider(_DOUBLE, _DOUBLE))
-            case "timestamp", _ if (scale := decimal_scale(kind)) is not None:
-                cut = Fraction(1_000_000, 10**scale)
+            case "timestamp", _ if (digits := decimal_digits(kind)) is not None:
+                cut = Fraction(1_000_000, 10 ** digits[1])
                 return _seconds(form.wider(cut, cut))
         raise NoFormError
 

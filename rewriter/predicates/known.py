@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ..plan.comparison import decimal_precision
+from ..plan.comparison import decimal_digits
 from ..plan.conjuncts import FLIPPED, ComparisonOp
 from ..plan.expr import UNKNOWN, At, Call, Column, Constant, Expr, bare, parts_of
 from ..sql.failing import may_fail
@@ -147,9 +147,9 @@ def is_exact(expr: Expr, digits: int) -> bool:
         return bool(kind)
     nodes = list(parts_of(expr))
     types = [node.type for node in nodes if isinstance(node, Column)]
-    sizes = [decimal_precision(one) if is_decimal(one) else 20 if one == "bigint" else 10 for one in types]
+    sizes = [(decimal_digits(one) or (20 if one == "bigint" else 10,))[0] for one in types]
     parts = sum(node.op in ("+", "-", "*") for node in nodes)
-    return all(size is not None and size + parts <= digits for size in sizes) and all(one.op != "/" for one in nodes)
+    return all(size + parts <= digits for size in sizes) and all(one.op != "/" for one in nodes)
 
 
 def is_safe(expr: Expr) -> bool:
