@@ -31,9 +31,6 @@ def number_of(key: str) -> int:
     return int(key.partition(RUN)[2])
 
 
-#: What workers do about their memory, where the driver allows it: names of `trijoin_sql.spark.liberties`.
-KEEP_FREED, FREEZE_IMPORTS = "keepFreed", "freezeImports"
-
 Kind = Literal["inner", "left", "right", "full", "semi", "anti", "closest", "left_closest", "mixed"]
 
 #: By kind of join: the ranks of its tested streams.

@@ -5,15 +5,11 @@ With several workers on a machine, each of which once had a large micro-batch in
 Giving it back costs a tenth of a large micro-batch's time, because it has to be asked for again. So a worker keeps some
 of it: the less the warm copy may take, the less.
 
-Within a micro-batch the C library is kept from giving memory back. By default it unmaps a large array as soon as that
-is freed, and the next one of the same size costs a page fault for every 4 KiB (a third of the time of a probe with a
-million candidates, on a virtual machine).
-
-And what a worker has imported is kept out of Python's garbage collection: PySpark collects after every task, before the
+What a worker has imported is kept out of Python's garbage collection: PySpark collects after every task, before the
 worker takes its next one, and walks over all modules each time (44 ms of processor time with pandas and Arrow; a
 micro-batch of one stage has five tasks).
 
-The latter two, `hold` and `settle`, are done only where the driver allows it (`trijoin_sql.spark.liberties`).
+That, `settle`, is done only where the driver allows it (`trijoin_sql.spark.liberties`).
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,9 +29,6 @@ WORTH = 4 << 20
 
 #: A worker keeps at most this much of its own memory, and at most this share (one over it) of the warm copies' bound.
 MOST, SHARE = 256 << 20, 8
-
-#: Parameters of ``mallopt``, what they are by default, and the largest array that the C library may be told to keep.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _DEFAULT, _LARGEST = -1, -3, 128 << 10, 32 << 20
 
 #: How many modules this process had imported when their objects were last set aside.
 _settled = 0
@@ -52,22 +45,6 @@ def settle() -> None:
         gc.collect()
         gc.freeze()
         _settled = len(sys.modules)
-
-
-@lru_cache(maxsize=1)  # a worker may serve queries with several bounds: that of the task at hand counts
-def hold(bound: int | None) -> None:
-    """Have the C library keep what is freed, up to what `release` leaves with this process.
-
-    Parameters
-    ----------
-    bound
-        Bytes that the warm copies of the machine may take, None for any number.
-    """
-    if _trim() is not None:
-        kept = max(_share(bound), _DEFAULT)  # less would map, and unmap, the smallest objects too
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_TRIM_THRESHOLD, kept)
-        mallopt(_MMAP_THRESHOLD, min(kept, _LARGEST))
 
 
 def release(handled: int, bound: int | None) -> None:

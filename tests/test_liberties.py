@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark import java_gateway
-from trijoin_sql.operators.spec import FREEZE_IMPORTS, KEEP_FREED
 from trijoin_sql.operators.state import warm_file
 from trijoin_sql.operators.state.layout import History
 from trijoin_sql.operators.task import dispatch, processor, stage
@@ -23,7 +21,7 @@ from trijoin_sql.running import stopping
 from trijoin_sql.running.listener import LayoutListener
 from trijoin_sql.settings import hint_if_unknown
 from trijoin_sql.spark import config, liberties
-from trijoin_sql.spark.liberties import LIBERTIES, LIBERTY_SETTINGS, of_workers, taken
+from trijoin_sql.spark.liberties import LIBERTIES, LIBERTY_SETTINGS, taken
 from trijoin_sql.spark.quiet import quiet_jvm
 
 if TYPE_CHECKING:
@@ -77,7 +75,6 @@ def test_a_bare_session_takes_what_it_needs_and_configure_allows_all() -> None:
 def test_a_setting_switches_each(name: str) -> None:
     assert taken(name, on(name).get)
     assert not taken(name, off(name).get)
-    assert of_workers({**LIBERTY_SETTINGS, **off(name)}.get) == of_workers(LIBERTY_SETTINGS.get) - {name}
     with pytest.raises(InvalidSettingError, match="true or false"):
         taken(name, lambda _: "perhaps")
     assert hint_if_unknown(f"spark.trijoin.liberties.{name}") is None
@@ -109,19 +106,13 @@ def test_inside_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
         LayoutListener(fake(on("refuseEarly")))._refuse(SimpleNamespace(), "why")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("allowed", [frozenset(), frozenset({KEEP_FREED}), frozenset({FREEZE_IMPORTS})])
-def test_workers_do_what_the_driver_allows(allowed: frozenset[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("allowed", [False, True])
+def test_workers_do_what_the_driver_allows(allowed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from trijoin_sql.operators import worker_memory
 
-    done: set[str] = set()
-
-    def doing(name: str) -> Callable[..., None]:
-        return lambda *_: done.add(name)
-
-    for module in (dispatch, stage):
-        monkeypatch.setattr(module, "hold", doing(KEEP_FREED))
+    done: list[bool] = []
     for module in (dispatch, worker_memory):
-        monkeypatch.setattr(module, "settle", doing(FREEZE_IMPORTS))
+        monkeypatch.setattr(module, "settle", lambda: done.append(True))
     monkeypatch.setattr(stage, "for_this_batch", lambda spec: Told(spec, History(((0, 1),))))
     monkeypatch.setattr(dispatch, "for_this_batch", lambda spec: Told(spec, History(((0, 1),))))
     spec: Any = SimpleNamespace(
@@ -137,12 +128,12 @@ def test_workers_do_what_the_driver_allows(allowed: frozenset[str], monkeypatch:
     routing = SimpleNamespace(router=lambda spec: None, spreads=lambda spec, rank: False)
     monkeypatch.setitem(dispatch.SCHEMES, "symmetric", SimpleNamespace(routing=routing))
     assert not list(dispatch.Dispatcher(spec, [dispatch.Reading(0)], None, allowed)([]))
-    assert done == allowed
+    assert done == [True] * allowed
     done.clear()
-    work = processor.JoinProcessor(stage.Stage(spec, 0, liberties=allowed, packed=True))
+    work = processor.JoinProcessor(stage.Stage(spec, 0, freezes=allowed, packed=True))
     work.task = stage.StageTask(processor._stage(work.pickled), None, None)  # type: ignore[arg-type]
     work.close()
-    assert done == allowed
+    assert done == [True] * allowed
 
 
 def test_files_are_mapped_by_python_where_the_variable_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,11 +153,11 @@ def test_a_bare_session_of_sparks(spark: SparkSession, monkeypatch: pytest.Monke
     done: list[str] = []
     monkeypatch.setattr(session, "hush_false_alarm", lambda _: done.append("hushFalseAlarm"))
     monkeypatch.setattr(listener, "set_permissions_without_processes", lambda _: done.append("localFiles"))
-    sent: list[frozenset[str]] = []
+    sent: list[bool] = []
     compiled = compile_statement.compile_join
 
     def compile_join(compiling: Any, node: Any) -> Any:
-        sent.append(compiling.liberties)
+        sent.append(compiling.freezes)
         return compiled(compiling, node)
 
     monkeypatch.setattr(compile_statement, "compile_join", compile_join)
@@ -184,7 +175,7 @@ def test_a_bare_session_of_sparks(spark: SparkSession, monkeypatch: pytest.Monke
 
     run()
     assert not done
-    assert not sent[0] & LIBERTY_SETTINGS_NAMES
+    assert not any(sent)
     piped = "FROM bare_r AS r |> JOIN bare_s AS s ON r.value < s.value |> SELECT r.value"
     plan = str(trijoin_sql.TriJoinSession.create(theirs).sql(piped)._jdf.queryExecution().analyzed().toString())
     assert "TransformWithState" in plan
@@ -195,6 +186,3 @@ def test_a_bare_session_of_sparks(spark: SparkSession, monkeypatch: pytest.Monke
     theirs.conf.set("spark.trijoin.liberties.hushFalseAlarm", "true")
     run()
     assert done == ["hushFalseAlarm", "localFiles"]
-
-
-LIBERTY_SETTINGS_NAMES = {key.rpartition(".")[2] for key in LIBERTY_SETTINGS}

@@ -24,7 +24,7 @@ from .running.known_joins import Registered, next_number
 from .running.listener import register, tell_of_tables
 from .settings import warm_bytes
 from .spark.flags import Setting
-from .spark.liberties import of_workers
+from .spark.liberties import FREEZE_IMPORTS, taken
 from .spark.plan_joins import in_users_words
 from .spark.session_catalog import SparkCatalog
 
@@ -109,7 +109,7 @@ def _compiled(
         number,
         units,
         warm_bytes(get),
-        of_workers(get),
+        taken(FREEZE_IMPORTS, get),
         late_rows,
         together,
         planned.settings.ansi,

@@ -54,8 +54,8 @@ class Compiling:
         Units in a group where a node does not say.
     warm_bytes
         Bytes that the warm copies of a machine may take.
-    liberties
-        What workers may do about their memory, by name.
+    freezes
+        Whether workers may keep what they have imported out of garbage collection.
     late_rows
         Whether late rows can be asked for.
     together
@@ -70,7 +70,7 @@ class Compiling:
     number: int = 0
     units: int = 1
     warm_bytes: int | None = None
-    liberties: frozenset[str] = frozenset()
+    freezes: bool = False
     late_rows: bool = False
     together: bool = True
     ansi: bool = True

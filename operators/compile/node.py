@@ -365,7 +365,7 @@ def _join_tables(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds: 
     stages = len(SCHEMES[spec.scheme].stages(spec))
     for number in range(stages):
         packed = number < stages - 1
-        stage = Stage(spec, number, compiling.warm_bytes, compiling.liberties, streaming=False, packed=packed)
+        stage = Stage(spec, number, compiling.warm_bytes, compiling.freezes, streaming=False, packed=packed)
         schema = PACKED_SCHEMA if packed else _ddl(spec, kinds)
         frame = frame.repartition(spec.slots, "slot").mapInArrow(TableJoin(stage), schema)
     return frame
@@ -384,7 +384,7 @@ def _join_streams(compiling: Compiling, spec: JoinSpec, frame: DataFrame, kinds:
         last = number == stages - 1
         packed = not last or not plain
         schema = PACKED_SCHEMA if packed else _ddl(spec, kinds) + (f", {COUNTERS} string" if in_rows else "")
-        stage = Stage(spec, number, compiling.warm_bytes, compiling.liberties, streaming=True, packed=packed)
+        stage = Stage(spec, number, compiling.warm_bytes, compiling.freezes, streaming=True, packed=packed)
         frame = frame.groupBy("slot").transformWithStateInPandas(
             JoinProcessor(stage, reports if last else None),
             schema,

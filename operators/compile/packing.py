@@ -154,7 +154,7 @@ def dispatch(
             frame, readings = _together(source, {rank: packed[rank] for rank in ranks}, whole)
         if whole is not None:
             late.append(LateSource(f"{_WHOLE}{ranks[0]}", tuple(_late_stream(spec, reading) for reading in readings)))
-        dispatcher = Dispatcher(spec, readings, compiling.warm_bytes, compiling.liberties)
+        dispatcher = Dispatcher(spec, readings, compiling.warm_bytes, compiling.freezes)
         frames.append(frame.mapInArrow(dispatcher, PACKED_SCHEMA))
     return frames, tuple(late)
 

@@ -21,8 +21,8 @@ from ..batches.ipc import PACKED_BYTES, UNMEASURED_BYTES, UNMEASURED_ROWS, to_by
 from ..batches.pieces import combined, split
 from ..kernels.order_keys import values
 from ..schemes import SCHEMES
-from ..spec import DISPATCH, FREEZE_IMPORTS, KEEP_FREED, JoinSpec, StreamSpec
-from ..worker_memory import hold, release, settle
+from ..spec import DISPATCH, JoinSpec, StreamSpec
+from ..worker_memory import release, settle
 from .micro_batch import batch_id, for_this_batch, turn
 
 #: Schema of packed rows: the slot's key, what is inside (a rank, or one of the codes below), Arrow IPC bytes.
@@ -87,8 +87,8 @@ class Dispatcher:
         The streams that the rows are of: several where a source is read once for all of its aliases.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number; it says what memory a worker may keep.
-    liberties
-        What a worker may do about its memory, by name.
+    freezes
+        Whether a worker may keep what it has imported out of garbage collection.
     """
 
     def __init__(
@@ -96,16 +96,14 @@ class Dispatcher:
         spec: JoinSpec,
         readings: Sequence[Reading],
         warm_bytes: int | None = None,
-        liberties: frozenset[str] = frozenset(),
+        freezes: bool = False,
     ) -> None:
-        self.spec, self.readings, self.warm_bytes, self.liberties = spec, tuple(readings), warm_bytes, liberties
+        self.spec, self.readings, self.warm_bytes, self.freezes = spec, tuple(readings), warm_bytes, freezes
         names = (re.sub(r"\W", "_", spec.streams[reading.rank].alias) for reading in readings)
         self.__name__ = DISPATCH + "_".join(names)  # Spark's plan shows it
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the batches of one partition."""
-        if KEEP_FREED in self.liberties:
-            hold(self.warm_bytes)
         told = for_this_batch(self.spec)
         packings = [(reading, Packing(told.spec, reading.rank)) for reading in self.readings]
         if told.calls_all(batch_id()):
@@ -120,7 +118,7 @@ class Dispatcher:
         for _, packing in packings:
             yield from packing.told()
         release(handled, self.warm_bytes)
-        if FREEZE_IMPORTS in self.liberties:
+        if self.freezes:
             settle()
 
 

@@ -67,10 +67,9 @@ class JoinProcessor(StatefulProcessor):
     def close(self) -> None:
         """Leave the worker fit for its next task: warm slots stay with it."""
         if self.task is not None:
-            from ..spec import FREEZE_IMPORTS
             from ..worker_memory import settle
 
-            if FREEZE_IMPORTS in self.task.stage.liberties:
+            if self.task.stage.freezes:
                 settle()
 
     def handleInputRows(  # noqa: N802 (PySpark's name)

@@ -27,11 +27,11 @@ from ..results.local_views import Reducer
 from ..results.outcomes import Outcome, Result, listed
 from ..schemes import SCHEMES
 from ..schemes.base import Slot, Work
-from ..spec import KEEP_FREED, JoinSpec
+from ..spec import JoinSpec
 from ..state.clock import Clock
 from ..state.layout import is_done, is_left, others_until
 from ..state.slot_state import SlotState
-from ..worker_memory import hold, release
+from ..worker_memory import release
 from .dispatch import BLOCK, BUNDLE, COUNTED, FILLER, PACK, PARTIAL, RESULT, slot_keys
 from .late_rows import how_late
 from .micro_batch import batch_id, for_this_batch, query_id
@@ -52,8 +52,8 @@ class Stage:
         Number of the stage.
     warm_bytes
         Bytes that the warm copies of a machine may take, None for any number.
-    liberties
-        What a worker may do about its memory, by name.
+    freezes
+        Whether a worker may keep what it has imported out of garbage collection.
     streaming
         Whether state outlives the call. Then the slot also reports what it did: to the task's `reports`, or in a row
         behind its results where there are none.
@@ -64,7 +64,7 @@ class Stage:
     spec: JoinSpec
     number: int
     warm_bytes: int | None = None
-    liberties: frozenset[str] = frozenset()
+    freezes: bool = False
     streaming: bool = True
     packed: bool = False
 
@@ -160,8 +160,6 @@ class StageTask:
         told = for_this_batch(stage.spec)
         self.spec, self.history, self.told = told.spec, told.history, told.before(batch_id())
         self.keeps_time = stage.streaming and stage.number == 0 and handle is not None and self.spec.drops_late
-        if KEEP_FREED in stage.liberties:
-            hold(stage.warm_bytes)
         self.time = next((stream.time for stream in stage.spec.streams if stream.time), None)
         self.state: SlotState | None = None  # of the slot that is at work
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from ..spec import FREEZE_IMPORTS
 from ..worker_memory import settle
 from .stage import Stage, StageTask
 
@@ -38,5 +37,5 @@ class TableJoin:
         task = StageTask(self.stage)
         for key in list(slots):
             yield from task.join_tables(key, slots.pop(key))
-        if FREEZE_IMPORTS in self.stage.liberties:
+        if self.stage.freezes:
             settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from sqlglot import exp
 
@@ -259,13 +260,8 @@ def join_kind(join: exp.Join) -> JoinKind:
         return "semi" if kind == "SEMI" else "anti"
     if closest_of(join) is not None and side in ("", "LEFT"):
         return "left_closest" if side else "closest"
-    match side:
-        case "LEFT":
-            return "left"
-        case "RIGHT":
-            return "right"
-        case "FULL":
-            return "full"
+    if side in ("LEFT", "RIGHT", "FULL"):
+        return cast(JoinKind, side.lower())
     if (join.method or "").upper() not in ("", "NATURAL"):
         raise Unresolvable(f"{join.method.upper()} JOIN")
     return "inner"

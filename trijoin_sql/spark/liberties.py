@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..operators.spec import FREEZE_IMPORTS, KEEP_FREED
 from .flags import Setting, flag
 
 _PREFIX = "spark.trijoin.liberties."
@@ -48,7 +47,7 @@ class Liberty:
 
 
 LOCAL_FILES, JVM_PIPE, HUSH_FALSE_ALARM = "localFiles", "jvmPipe", "hushFalseAlarm"
-PRELOAD_WORKERS = "preloadWorkers"
+PRELOAD_WORKERS, FREEZE_IMPORTS = "preloadWorkers", "freezeImports"
 JVM_FLAGS, CLASS_ARCHIVE = "jvmFlags", "classArchive"
 UNMEASURED = "unmeasured"
 REFUSE_EARLY, END_AFTER_BATCH = "refuseEarly", "endAfterBatch"
@@ -80,12 +79,6 @@ LIBERTIES = (
         why="over Unix domain sockets it reports an error whenever a query of ours starts, and nothing is wrong; what "
         "joins use of pandas 3 works",
         gain="a stack of a hundred lines less for each query that starts",
-    ),
-    Liberty(
-        KEEP_FREED,
-        does="mallopt in Python workers: the C library keeps freed memory; until the worker ends",
-        why="a large array that is freed is unmapped, and the next one costs a page fault for every 4 KiB",
-        gain="a third of the time of a probe with a million candidates, on a virtual machine",
     ),
     Liberty(
         FREEZE_IMPORTS,
@@ -205,8 +198,3 @@ def taken(name: str, get: Setting) -> bool:
         The setting is neither true nor false.
     """
     return flag(get, _BY_NAME[name].switch, default=_BY_NAME[name].by_default)
-
-
-def of_workers(get: Setting) -> frozenset[str]:
-    """Return the names of those that workers are to take."""
-    return frozenset(name for name in (KEEP_FREED, FREEZE_IMPORTS) if taken(name, get))
