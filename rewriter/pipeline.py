@@ -280,12 +280,13 @@ def _rewrite(statement: Statement, catalog: Catalog, settings: Settings, argumen
             raise placed(refusal, statement.sql)
         refuse_unproven(statement.sql, plan, found)
     warned = (*cautions(found), *misplaced_hints(statement.sql))
-    advice = warned + tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
+    begun = tuple(dict.fromkeys(f"{one.name} begins with the rows of {one}" for one in statement.histories))
+    advice = begun + warned + tuple(dict.fromkeys(r.advice for group in found for r in group.retention if r.advice))
     advice += tuple(f"{refusal.reason}; {refusal.hint}" for refusal in not_appended)
     said = (sentence for group in found for sentence in (group.decision.advice, group.decision.unscaled) if sentence)
     advice += tuple(dict.fromkeys(said))
     return Rewrite(
-        sql=statement.sql,
+        sql=statement.written,
         kind=statement.kind,
         spark_sql=for_spark(statement) if reading.joined is None or (final is None and refused) else reading.joined,
         plan=final,

@@ -26,8 +26,9 @@ from .rewriter.plan.stored import Stored
 from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import for_spark
 from .rewriter.sql.places import placed
-from .rewriter.sql.statement import ASOF, Statement, View, without_online
+from .rewriter.sql.statement import ASOF, Statement, View, parse_statement, read_histories, without_online
 from .rewriter.strict import unproven
+from .running.history import with_histories
 from .running.known_joins import known_numbers
 from .running.listener import listen, observed_rates, observed_shares
 from .running.metrics import numbers_of, topmost_number
@@ -46,6 +47,9 @@ from .spark.versions import lacks, lacks_clause
 
 #: How the checkpoint of `TriJoinSession.resuming` stores rows.
 stored: ContextVar[tuple[Stored, ...]] = ContextVar("stored", default=())
+
+#: The checkpoints of `TriJoinSession.resuming`.
+checkpoints: ContextVar[tuple[str, ...]] = ContextVar("checkpoints", default=())
 
 #: Whether the late rows of what is compiled can be asked for.
 late_rows: ContextVar[bool] = ContextVar("late_rows", default=False)
@@ -124,6 +128,13 @@ class StatementRunner:
         """Run a statement that may know DataFrames by name."""
         if not (args is None or isinstance(args, Mapping | list)):  # Spark reports other mistakes
             return Ran(sql_over(self.spark, text, args, frames))
+        if histories := read_histories(text):
+            explains = text.lstrip()[:7].upper() == "EXPLAIN"
+            text = (
+                parse_statement(text).sql
+                if explains
+                else with_histories(self.spark, text, histories, checkpoints.get())
+            )
         read = self._with_outer_joins(self._read(text, args, frames))
         planned = read.planned
         if planned is None:

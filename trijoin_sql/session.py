@@ -21,6 +21,7 @@ from .rewriter.sql.arguments import Arguments
 from .rewriter.sql.hints import hints_of
 from .rewriter.sql.intervals import length_microseconds
 from .run_statement import StatementRunner, late_rows, stored
+from .run_statement import checkpoints as known_checkpoints
 from .running.checkpoint import check_locations, stored_groups
 from .running.known_joins import late_sources
 from .running.metrics import Metrics, compiled_number, join_keys, live_groups, numbers_of, read_metrics, topmost_number
@@ -366,10 +367,12 @@ class TriJoinSession:
                 "write the first run's SCHEME and UNITS",
             )
         token = stored.set(tuple(one for place in checkpoints for one in stored_groups(self.spark, place)))
+        places = known_checkpoints.set(checkpoints)
         try:
             yield
         finally:
             stored.reset(token)
+            known_checkpoints.reset(places)
 
     def start(self, writer: DataStreamWriter, checkpoint: str) -> ScaledQuery:
         """Start a query whose units follow its load, as the settings ``spark.trijoin.scaling.*`` say.

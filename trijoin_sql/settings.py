@@ -26,6 +26,7 @@ REAL_TIME_MEMORY = "spark.trijoin.realTime.maxBytes"
 AGGREGATE = "spark.trijoin.aggregateInUnits"
 STRICT = "spark.trijoin.strict"
 TABLES = "spark.trijoin.tables"
+HISTORY_ROWS = "spark.trijoin.history.rows"
 #: The prefix of the scaling settings, and the setting that turns scaling on.
 SCALING = "spark.trijoin.scaling."
 SCALING_ENABLED = f"{SCALING}enabled"
@@ -96,6 +97,7 @@ OWN = (
     OwnSetting(
         TABLES, _tables, "theta", "joins of tables that are ours: `theta` (not by equalities alone), `all` or `none`"
     ),
+    OwnSetting(HISTORY_ROWS, _whole(1), "200000", "rows of a table that `HISTORY` reads in a micro-batch, about"),
     OwnSetting(WARM_BYTES, _size, "16g", "limit for the copy of state on a machine's disk"),
     OwnSetting(
         REAL_TIME_MEMORY,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NoReturn
 
+from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from .catalog import RATE_OPTION
@@ -118,6 +119,83 @@ def late_rows_clauses(tokens: Sequence[Token]) -> Iterator[int]:
     yield from (at for at in range(len(words) - 2) if words[at : at + 3] == ["LATE", "ROWS", "INTO"])
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryClause:
+    """``stream [WATERMARK ...] HISTORY table [UNTIL TIMESTAMP '...']`` in a FROM.
+
+    Parameters
+    ----------
+    stream, table
+        As SQL; that of the stream with its WATERMARK. `name` is the stream's own name.
+    until
+        A literal: the table's rows are those before it, the stream's those from it on. Empty if all rows of both are.
+    at, end
+        Where HISTORY begins, and where the clause ends.
+    aliased
+        Whether an alias follows.
+    """
+
+    stream: Word
+    name: str
+    table: str
+    until: str
+    at: int
+    end: int
+    aliased: bool
+
+    def __str__(self) -> str:
+        return f"{self.table} UNTIL {self.until}" if self.until else self.table
+
+
+_HISTORY = "write stream HISTORY table, or stream HISTORY table UNTIL TIMESTAMP '2026-01-01 00:00:00', then the alias"
+
+#: Words behind a relation that is called ``history``: no table's name.
+_BEHIND_RELATION = ("WATERMARK", "WITHIN", "APPROX", "EXACT", "NEAREST", "OFFSET", "QUALIFY", "PIVOT", "UNPIVOT")
+
+
+def history_clauses(sql: str, tokens: Sequence[Token], fail: Fail) -> Iterator[HistoryClause]:
+    """Yield the clauses HISTORY of a statement; to Spark two names in a row behind a relation are a mistake.
+
+    Examples
+    --------
+    >>> from trijoin_sql.rewriter.sql.dialect import tokenize
+    >>> sql = "SELECT history FROM r HISTORY old.r AS a JOIN s AS history ON a.x = history.x"
+    >>> [(one.name, one.table) for one in history_clauses(sql, tokenize(sql), print)]
+    [('r', 'old.r')]
+    """
+    words = [_word(token) for token in tokens]
+    named = [
+        token.token_type in Parser.TABLE_ALIAS_TOKENS and word not in _BEHIND_RELATION
+        for token, word in zip(tokens, words, strict=True)
+    ]
+    for at in range(2, len(tokens) - 1):
+        if words[at] != "HISTORY" or not named[at + 1] or words[at - 1] in (".", "AS", "DESC", "DESCRIBE"):
+            continue
+        begin = next((one + 1 for one in range(at - 1, -1, -1) if words[one] in ("FROM", "JOIN", ",")), at)
+        if begin == at:  # it is the name of a relation
+            continue
+        reader = ClauseReader(sql, list(tokens), fail, begin)
+        reader.skip("STREAM")
+        name = reader.relation()
+        if reader.word() == "WATERMARK":
+            reader.position += 1
+            reader.watermark()
+        if reader.position != at:
+            reader.fail_at(at, "HISTORY stands right behind the name of a stream and its WATERMARK", _HISTORY)
+        reader.position = at + 1
+        table, until = reader.relation(), ""
+        if reader.word() == "UNTIL":
+            reader.position += 1
+            reader.skip("TIMESTAMP")
+            if reader.word() != "'":
+                reader.fail("UNTIL takes a time", _HISTORY)
+            until = f"TIMESTAMP {reader.shown(reader.take('a time'))}"
+        behind = reader.position
+        aliased = behind < len(tokens) and (words[behind] == "AS" or named[behind])
+        stream, end = sql[tokens[begin].start : tokens[at - 1].end + 1], tokens[behind - 1].end + 1
+        yield HistoryClause(Word(stream, tokens[begin].start), name, table, until, tokens[at].start, end, aliased)
+
+
 class ClauseReader:
     """Reads one statement, token by token; every mistake has its place in the file and, where there is one, a way out.
 
@@ -175,6 +253,15 @@ class ClauseReader:
             end = self.tokens[min(self.position + 1, len(self.tokens) - 1)].end
             self.position = min(self.position + 2, len(self.tokens))
         return Word(text, token.start)
+
+    def relation(self) -> str:
+        """Read a name with its parts, as it is in the file."""
+        first = self.position
+        self.name("the name of a relation")
+        while self.word() == ".":
+            self.position += 1
+            self.name("the rest of the name")
+        return self._between(self.tokens[first : self.position]).text
 
     def format(self) -> Word:
         """Read what follows USING."""

@@ -6,14 +6,14 @@ import dataclasses
 import re
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ...errors import SqlSyntaxError, line_and_column
-from .clauses import QUOTED, late_rows_clauses
+from .clauses import QUOTED, HistoryClause, history_clauses, late_rows_clauses
 from .dialect import DIALECT, NEAREST, WITHIN, WITHIN_TAKES, render, tokenize
 from .intervals import MICROSECONDS
 from .match_recognize import match_recognize
@@ -81,7 +81,11 @@ class Statement:
     positional
         How many ``?`` markers there are.
     sql
-        Its text.
+        Its text, with spaces for what only says where rows come from.
+    written
+        Its text as the user wrote it.
+    histories
+        Its clauses HISTORY, which neither the tree nor ``sql`` has.
     """
 
     kind: Literal["select", "create_view", "explain", "other"]
@@ -90,6 +94,8 @@ class Statement:
     explain_format: str | None = None
     positional: int = 0
     sql: str = ""
+    written: str = ""
+    histories: tuple[HistoryClause, ...] = ()
 
 
 def without_online(sql: str) -> str:
@@ -120,8 +126,28 @@ def parse_statement(sql: str) -> Statement:
     SqlSyntaxError
         The text is not SQL as we and Spark understand it.
     """
-    sql = without_online(sql)
-    return dataclasses.replace(_read(sql), sql=sql)
+    written, sql = sql, without_online(sql)
+    histories = read_histories(sql)
+    for one in histories:  # which rows a stream begins with makes no difference to how they are joined
+        sql = sql[: one.at] + re.sub(r"[^\n]", " ", sql[one.at : one.end]) + sql[one.end :]
+    return dataclasses.replace(_read(sql), sql=sql, written=written, histories=histories)
+
+
+def read_histories(sql: str) -> tuple[HistoryClause, ...]:
+    """Return the clauses HISTORY of a statement.
+
+    Raises
+    ------
+    SqlSyntaxError
+        One of them has a mistake.
+    """
+
+    def fail(offset: int, detail: str, hint: str | None) -> NoReturn:
+        raise SqlSyntaxError(f"{detail}; {hint}" if hint else detail, sql, *line_and_column(sql, offset))
+
+    if not re.search(r"(?i)\bHISTORY\b", sql):
+        return ()
+    return tuple(history_clauses(sql, tokenize(sql), fail))
 
 
 def tree_of(sql: str) -> exp.Expr | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -244,9 +246,11 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
     for sink in sinks:
         checkpoint = checkpoint_of(session.spark, sink)
         try:
-            if checkpoint is not None:
-                with session.resuming(checkpoint):
-                    known.append(checkpoint)
+            if checkpoint is None:  # each run starts afresh, and reads the history of a stream anew
+                known.append(mkdtemp(prefix="run-", dir=_runs().name))
+                continue
+            with session.resuming(checkpoint):
+                known.append(checkpoint)
         except (Py4JError, CheckpointDamagedError):  # an unknown file system, say: the query's start reports it
             continue
         except TriJoinError as error:
@@ -254,6 +258,12 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
             raise job.script.error(word.start, error.told) from None
     if known:
         stack.enter_context(session.resuming(*known))
+
+
+@cache
+def _runs() -> TemporaryDirectory[str]:
+    """Return a folder that lasts as long as this process."""
+    return TemporaryDirectory(prefix="trijoin-")
 
 
 def _kept(groups: Sequence[JoinNode | LeftAlone]) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from ..spark.whole_batches import compute_whole_batches
 from . import live
 from .checkpoint import CheckpointFile
 from .failures import remember, remember_relations, tell_failures
+from .history import beat
 from .known_joins import Registered, again, keep, late_sources, registered
 from .layouts import Running, begin
 from .metrics import join_keys, numbers_of, slots_of
@@ -249,6 +250,7 @@ class LayoutListener:
         execution: Any = found._jsq.streamingQuery()
         compute_whole_batches(self.spark, execution)
         plan = execution.analyzedPlan()
+        beat(self.spark, plan)
         keys = join_keys(plan)
         if not keys:
             return

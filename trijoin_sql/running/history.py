@@ -1,0 +1,201 @@
+"""``HISTORY``: the rows of a table, in order of event time, as the beginning of a stream.
+
+Spark refuses the union of a table and a stream. So the table is written once, below the query's checkpoint, in slices
+by event time, and a source of files reads one slice a micro-batch. A restart finds them there, and does not look at the
+table. Their watermark is their own: Spark's is the least of all, so the stream's newer rows make none of them late.
+
+When the last slice is read, their watermark has to step aside. A *beat* does that: a row later than any other passes
+their watermark, and a filter above that drops it. Spark forgets at a restart what each watermark was, so every run of
+the query needs one: its listener calls `beat`, and the file lies behind all slices.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
+from pyspark.sql.types import StructField, StructType
+
+from ..errors import CheckpointMismatchError, UnavailableError, UnsupportedQueryError
+from ..operators.compile.compiling import sql_over
+from ..operators.compile.logical_plans import walk
+from ..operators.compile.travel_types import quoted
+from ..operators.compile.watermarks import DELAY
+from ..rewriter.sql.clauses import HistoryClause
+from ..settings import HISTORY_ROWS, value
+from ..spark.flags import settings_of
+from ..spark.frames import view_names
+from ..spark.messages import sentence
+from .versioned_file import VersionedFile
+
+#: The folder inside the checkpoint's, and what the name of a metric begins with that ends with such a folder.
+FOLDER = "trijoin_history"
+METRIC = "history in "
+
+#: The event time of a beat, in the year 192103: behind it, a time zone or a delay more overflows nothing.
+_BEAT = "timestamp_micros(6000000000000000000)"
+
+_log = logging.getLogger("trijoin_sql")
+
+
+def with_histories(spark: SparkSession, text: str, histories: Sequence[HistoryClause], places: Sequence[str]) -> str:
+    """Return a statement with views in the place of the streams that begin with a table.
+
+    Parameters
+    ----------
+    spark
+        The session, which has the views from now on.
+    text, histories
+        The statement, and its clauses.
+    places
+        The checkpoints that it may be for.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        It is not known for which checkpoint it is, a stream has no event time, or a table does not suit its stream.
+    UnavailableError
+        Neither Spark Connect nor a file system without times of files can do it.
+    CheckpointMismatchError
+        The stream of this checkpoint began with something else.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise UnavailableError("HISTORY", "the rows lie in a checkpoint, which Spark Connect does not reach")
+    if len(set(places)) != 1:
+        hint = 'write with tj.resuming("checkpoints/near"): tj.sql(...); in a job, HISTORY stands in an INSERT'
+        raise UnsupportedQueryError("HISTORY belongs to a query with one checkpoint, and this one is not known", hint)
+    if str(spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy")).lower() != "min":
+        hint = "SET spark.sql.streaming.multipleWatermarkPolicy = min"
+        raise UnsupportedQueryError("under the watermark policy max, a stream makes the rows of its HISTORY late", hint)
+    once = {(one.stream.text, str(one)): one for one in histories}
+    names = view_names([re.split(r"[.`]+", one.name.rstrip("`"))[-1] for one in once.values()])
+    view_of = dict(zip(once, names, strict=True))
+    for key, one in once.items():
+        _begun(spark, one, places[0]).createOrReplaceTempView(view_of[key])
+    for one in reversed(histories):
+        view = view_of[one.stream.text, str(one)] + ("" if one.aliased else f" AS {re.split(r'[.]', one.name)[-1]}")
+        text = text[: one.stream.start] + view.ljust(one.end - one.stream.start) + text[one.end :]
+    return text
+
+
+def _begun(spark: SparkSession, clause: HistoryClause, place: str) -> DataFrame:
+    """Return a stream that begins with a table."""
+    live = sql_over(spark, f"SELECT * FROM {clause.stream}", None, {})
+    times = [field for field in live.schema.fields if DELAY in (field.metadata or {})]
+    if not live.isStreaming or len(times) != 1 or not times[0].dataType.simpleString().startswith("timestamp"):
+        reason = "is no stream" if not live.isStreaming else "has no event time, or several"
+        hint = "HISTORY takes a stream with one: WATERMARK column DELAY OF INTERVAL 10 SECONDS"
+        raise UnsupportedQueryError(f"{clause.name} {reason}", hint)
+    (time,) = times
+    column = F.col(quoted(time.name))
+    folder = f"{place.rstrip('/')}/{FOLDER}/" + re.sub(r"\W+", "_", f"{clause.name} {clause.table}")
+    schema = _written(spark, clause, live, time, place, folder)
+    past = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder)
+    past = past.withWatermark(time.name, f"{time.metadata[DELAY]} milliseconds")
+    # Else filters would move below the watermark and drop the beat: Spark moves none below metrics.
+    past = past.observe(METRIC + folder, F.count(F.lit(1)).alias("rows"))
+    past = past.where(column.isNull() | (column < F.expr(_BEAT)))
+    if clause.until:
+        live = live.where(column >= F.expr(clause.until))
+    try:
+        return live.unionByName(past)
+    except AnalysisException as error:
+        raise _unlike(clause, sentence(error)) from None
+
+
+def _unlike(clause: HistoryClause, why: str) -> UnsupportedQueryError:
+    hint = f"write a view of {clause.table} with the columns of {clause.name}"
+    return UnsupportedQueryError(f"{clause.table} cannot be the history of {clause.name}: {why}", hint)
+
+
+def _written(
+    spark: SparkSession, clause: HistoryClause, live: DataFrame, time: StructField, place: str, folder: str
+) -> StructType:
+    """Write the table's rows in slices by event time, if they are not there; return their columns."""
+    done = VersionedFile(spark, f"{folder}/_done", "{}")
+    known = done.read()
+    if known is not None:
+        before = json.loads(known[1])
+        if before["history"] != str(clause):
+            differs = f"the history of {clause.name} was {before['history']}, and is {clause}"
+            raise CheckpointMismatchError(place, differs)
+        return StructType.fromJson(before["columns"])
+    rows = _rows(spark, clause, live, time)
+    system, path = _system(spark, folder)
+    system.delete(path, True)  # what a killed process has begun
+    count = rows.count()
+    if not count:
+        _log.warning("HISTORY %s has no rows: %s begins with its own", clause, clause.name)
+    slices = max(1, -(-count // int(value(settings_of(spark), HISTORY_ROWS))))
+    # Rows of one time are in one slice: those of a later slice are behind no watermark, however short its delay is.
+    sliced = rows.repartitionByRange(slices, F.col(quoted(time.name)))
+    sliced.write.option("maxRecordsPerFile", 0).parquet(folder)
+    beat = [F.expr(_BEAT) if one.name == time.name else F.lit(None) for one in rows.schema.fields]
+    typed = [one.cast(of.dataType).alias(of.name) for one, of in zip(beat, rows.schema.fields, strict=True)]
+    spark.range(1, numPartitions=1).select(*typed).write.parquet(f"{folder}/_beat")
+    # Spark's source of files goes by the times of files.
+    parts = _parts(system, path)
+    for number, one in enumerate(parts):
+        system.setTimes(one.getPath(), number * 1000 + 1000, -1)
+    if [one.getModificationTime() for one in _parts(system, path)] != [n * 1000 + 1000 for n in range(len(parts))]:
+        hint = "put the checkpoint on a local disk or on HDFS"
+        raise UnavailableError(f"HISTORY in {folder}", "files there do not take the times that put them in order", hint)
+    done.write(json.dumps({"history": str(clause), "columns": rows.schema.jsonValue()}).encode())
+    return rows.schema
+
+
+def _rows(spark: SparkSession, clause: HistoryClause, live: DataFrame, time: StructField) -> DataFrame:
+    """Return the rows of the table, with the columns of the stream."""
+    table = sql_over(spark, f"SELECT * FROM {clause.table}", None, {})
+    if table.isStreaming:
+        raise _unlike(clause, "it is a stream")
+    there = {name.lower() for name in table.columns}
+    if missing := [name for name in live.columns if name.lower() not in there]:
+        raise _unlike(clause, f"it has no column {', '.join(missing)}")
+    typed = {time.name: F.col(quoted(time.name)).cast(time.dataType)}
+    rows = table.select([typed.get(name, F.col(quoted(name))).alias(name) for name in live.columns])
+    return rows.where(F.col(quoted(time.name)) < F.expr(clause.until)) if clause.until else rows
+
+
+def beat(spark: Any, plan: Any) -> None:
+    """Put a beat behind the slices of the histories that a query reads, as it starts.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+    plan
+        The query's analysed plan.
+    """
+    metrics = {str(step.node.name()) for step in walk(plan) if step.name == "CollectMetrics"}
+    for folder in (name.removeprefix(METRIC) for name in metrics if name.startswith(METRIC)):
+        system, path = _system(spark, folder)
+        (one,) = _parts(system, _path(spark, folder, "_beat"))
+        name = f"{uuid.uuid4()}.parquet"
+        hidden = _path(spark, folder, f"_{name}")  # until it is whole: the query may be killed
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        spark._jvm.org.apache.hadoop.fs.FileUtil.copy(system, one.getPath(), system, hidden, False, conf)
+        system.rename(hidden, _path(spark, str(path), name))
+
+
+def _path(spark: Any, *parts: str) -> Any:
+    return spark._jvm.org.apache.hadoop.fs.Path(*parts)
+
+
+def _system(spark: Any, folder: str) -> tuple[Any, Any]:
+    """Return the file system of a folder, and the folder's path there."""
+    path = _path(spark, folder)
+    return path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path
+
+
+def _parts(system: Any, path: Any) -> list[Any]:
+    """Return the files that Spark wrote into a folder, in the order of its tasks."""
+    found = [one for one in system.listStatus(path) if one.getPath().getName().startswith("part-")]
+    return sorted(found, key=lambda one: str(one.getPath().getName()))
