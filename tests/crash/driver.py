@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from trijoin_sql.jobs.prepare import prepare
 from trijoin_sql.running.stopping import StopRequest
 
 from ..sessions import local_session
-from .workload import ABOVE, CASES, DELAY, LATE_IDS, OUTER, SCHEMA, STREAMS, Case, make_views, with_units
+from .workload import ABOVE, CASES, DELAY, HISTORIES, LATE_IDS, OUTER, SCHEMA, STREAMS, Case, make_views, with_units
 
 FAILED = 3
 
@@ -158,13 +160,15 @@ def compare_late(spark: SparkSession, home: Path, case: Case) -> tuple[Counter[A
 def main() -> int:
     """Run the query that a configuration file describes."""
     config = json.loads(Path(sys.argv[1]).read_text())
-    home, case = Path(config["home"]), {**CASES, **ABOVE, **OUTER}[config["case"]]
+    home, case = Path(config["home"]), {**CASES, **ABOVE, **OUTER, **HISTORIES}[config["case"]]
     spark = session(home, config)
     if config["sink"] == "late":
         query = start_job(spark, home, with_units(case.sql, config["units"]), config["death"])
         return finish(spark, home, case, query, Path(config["started"]))
     make_views(spark, home / "in", case, streaming=True)
-    writer = trijoin_sql.TriJoinSession.create(spark).sql(with_units(case.sql, config["units"])).writeStream
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    with tj.resuming(str(home / "checkpoint")) if case.histories else nullcontext():
+        writer = tj.sql(with_units(case.sql, config["units"])).writeStream
     writer = writer.option("checkpointLocation", str(home / "checkpoint")).trigger(availableNow=True)
     keyed = KeyedSink(spark, home, config["death"]) if config["sink"] == "foreach" else None
     if keyed is not None:
@@ -187,7 +191,7 @@ def finish(
     make_views(spark, home / "in", case, streaming=False)
     came, kept = compare_late(spark, home, case) if (home / "late").exists() else (Counter(), Counter())
     spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
-    wanted = bag(spark.sql(case.sql).toArrow())
+    wanted = bag(spark.sql(re.sub(r" HISTORY \w+", "", case.sql)).toArrow())
     # Read as a user does: Spark leaves out files of attempts that were never committed.
     found = keyed.bag() if keyed is not None else bag(spark.read.parquet(str(home / "out")).toArrow())
     outcome = {

@@ -132,6 +132,8 @@ class Program:
             case "offset" | "commit":
                 path = self.checkpoint / f"{moment.point}s" / str(number)
                 return {path} if path.exists() else set()
+            case "history":  # a table is being written, or its slices are there
+                return set(self.checkpoint.glob("trijoin_history/*/*"))
             case "state":  # of one partition of one stage: the others may or may not have got there
                 return set(self.checkpoint.glob(f"state/*/*/{number + 1}_*.changelog"))
             case "sink_file":

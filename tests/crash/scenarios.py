@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from .harness import INSIDE, POINTS, Moment, Program
-from .workload import ABOVE, CASES, OUTER, write_streams
+from .workload import ABOVE, CASES, HISTORIES, OUTER, write_streams
 
 FILES, ROWS = 11, 50
 
@@ -295,6 +295,18 @@ def late_rows(it: Scenario) -> None:
         it.demand_exact(program)
 
 
+def histories(it: Scenario) -> None:
+    """Kill the driver while tables are written, in the middle of them and where they end, several times."""
+    it.case = list(HISTORIES)[it.seed // len(KINDS) % len(HISTORIES)]
+    it.story = [f"{it.case}, {it.sink}"]
+    conf = {"spark.trijoin.history.rows": "60"}
+    with it.program(**conf) as program:
+        it.kill_driver(program, Moment("history"))
+        for batch in sorted(it.random.sample(range(FILES - 2), 3)):
+            it.kill_driver(program, Moment(it.point().point, batch))
+        it.demand_exact(program)
+
+
 KINDS: dict[str, Callable[[Scenario], None]] = {
     kind.__name__: kind
     for kind in (
@@ -308,6 +320,7 @@ KINDS: dict[str, Callable[[Scenario], None]] = {
         zombies,
         other_units,
         late_rows,
+        histories,
     )
 }
 
@@ -337,7 +350,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no scenario after that")
     parser.add_argument("--kind", choices=KINDS)
-    parser.add_argument("--case", choices=[*CASES, *ABOVE, *OUTER])
+    parser.add_argument("--case", choices=[*CASES, *ABOVE, *OUTER, *HISTORIES])
     options = parser.parse_args()
     end = time.monotonic() + options.minutes * 60
     wrong = done = 0

@@ -44,3 +44,19 @@ def test_late_rows_come_once_over_crashes(tmp_path: Path) -> None:
         outcome = program.finish()
         assert outcome is not None
         assert outcome["late"] == 3 * 5 * (FILES - 3)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_history_is_read_once_over_kills(tmp_path: Path) -> None:
+    """The driver dies while a table is written, in the middle of the tables, and where only the streams go on."""
+    it = Scenario(5, tmp_path, case="left join, histories", sink="foreach")
+    slices = 5  # of the 250 rows of five files
+    with it.program(**{"spark.trijoin.history.rows": "50"}) as program:
+        it.kill_driver(program, Moment("history"))
+        assert not (program.checkpoint / "offsets").exists()
+        it.kill_driver(program, Moment("after_sink", 2))
+        it.kill_driver(program, Moment("before_sink", slices))
+        it.demand_exact(program)
+    assert [one.count("killed") for one in it.story] == [0, 1, 1, 1, 0]
+    assert len(list((program.checkpoint / "trijoin_history" / "r_old_r").glob("part-*"))) == slices

@@ -46,10 +46,11 @@ _NEAR = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A query, and whether its streams have watermarks (then rows expire on the way)."""
+    """A query, whether its streams have watermarks (then rows expire on the way), and whether tables come first."""
 
     sql: str
     watermarks: bool
+    histories: bool = False
 
 
 def _case(hint: str, join: str, *, window: bool = False) -> Case:
@@ -159,6 +160,14 @@ OUTER: dict[str, Case] = {
     ),
 }
 
+#: The same queries over streams that begin with a table each, which has the first files.
+HISTORIES: dict[str, Case] = {
+    f"{name}, histories": Case(re.sub(r"\b(FROM|JOIN) ([rst])\b", r"\1 \2 HISTORY old_\2", case.sql), True, True)
+    for name, case in {**CASES, **ABOVE, **OUTER}.items()
+    if case.watermarks
+}
+_OLD, _NEW = "0000[0-4].parquet", "{0000[5-9],0001*}.parquet"
+
 
 def with_units(sql: str, units: int | None) -> str:
     """Return a case's query with another number of units, None for its own."""
@@ -211,6 +220,10 @@ def make_views(spark: SparkSession, home: Path, case: Case, *, streaming: bool) 
     """Make r, s and t visible to SQL, as streams of one file a micro-batch or as batch relations."""
     for name in STREAMS:
         reader: Any = spark.readStream.option("maxFilesPerTrigger", 1) if streaming else spark.read
+        if streaming and case.histories:
+            reader = reader.option("pathGlobFilter", _NEW)
+            old = spark.read.schema(SCHEMA).option("pathGlobFilter", _OLD).parquet(str(home / name))
+            old.createOrReplaceTempView(f"old_{name}")
         frame: DataFrame = reader.schema(SCHEMA).parquet(str(home / name))
         if case.watermarks and streaming:
             frame = frame.withWatermark("ts", DELAY)
