@@ -143,6 +143,12 @@ class HistoryClause:
     end: int
     aliased: bool
 
+    @property
+    def last_name(self) -> str:
+        """The last part of the stream's name, by which a query knows it without an alias."""
+        parts: list[str] = re.findall(r"`[^`]*`|[^.`]+", self.name)
+        return parts[-1]
+
     def __str__(self) -> str:
         return f"{self.table} UNTIL {self.until}" if self.until else self.table
 

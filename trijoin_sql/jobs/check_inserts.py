@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..rewriter.sql.dialect import tokenize
 from ..rewriter.sql.similar import did_you_mean
 from ..rewriter.sql.spark_types import UNKNOWN
+from ..rewriter.sql.statement import read_histories
 from .formats import FILES, FROM_ROW_BY_ROW, SINKS, SOURCES, TABLES, WITH_LATE_ROWS, find_format
 from .job_text import Script
 from .statements import CreateSink, InsertInto, Job
@@ -87,6 +88,9 @@ def check_real_time(job: Job, insert: InsertInto) -> None:
         return
     if insert.late is not None:
         job.script.fail(insert.late.start, "no late rows are kept in real time", "leave LATE ROWS INTO out")
+    for one in read_histories(insert.query.text):
+        why = f"the rows of a table come in slices, and the trigger of {sink.name} is REAL TIME"
+        job.script.fail(insert.query.start + one.at, why, f"leave HISTORY out, or give {sink.name} another TRIGGER")
     words = {token.text.lower() for token in tokenize(insert.query.text)}
     for stream in job.streams:
         if stream.name.text.lower() in words and find_format(SOURCES, stream.format.text) not in FROM_ROW_BY_ROW:

@@ -99,7 +99,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
             case SparkStatement():  # any query may read a view with a join
                 with ExitStack() as stack:
                     stack.enter_context(session.late_rows(any(insert.late is not None for insert in job.inserts)))
-                    _resume(job, session, job.sinks, stack)
+                    _resume(job, session, [sink for sink in job.sinks if not job.is_late(sink)], stack)
                     ran = run_sql(job, session, statement.sql)
                     kept, cautions = kept + _kept(ran.groups), cautions + ran.cautions
     check_formats(job.script, job.sinks, session.spark)

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
@@ -39,8 +40,11 @@ from .versioned_file import VersionedFile
 FOLDER = "trijoin_history"
 METRIC = "history in "
 
+#: What the names of files begin with: slices as Spark names them, and beats.
+PART, BEAT = "part-", "beat-"
+
 #: The event time of a beat, in the year 192103: behind it, a time zone or a delay more overflows nothing.
-_BEAT = "timestamp_micros(6000000000000000000)"
+_BEAT_TIME = "timestamp_micros(6000000000000000000)"
 
 _log = logging.getLogger("trijoin_sql")
 
@@ -75,12 +79,12 @@ def with_histories(spark: SparkSession, text: str, histories: Sequence[HistoryCl
         hint = "SET spark.sql.streaming.multipleWatermarkPolicy = min"
         raise UnsupportedQueryError("under the watermark policy max, a stream makes the rows of its HISTORY late", hint)
     once = {(one.stream.text, str(one)): one for one in histories}
-    names = view_names([re.split(r"[.`]+", one.name.rstrip("`"))[-1] for one in once.values()])
+    names = view_names([one.last_name.strip("`") for one in once.values()])
     view_of = dict(zip(once, names, strict=True))
     for key, one in once.items():
         _begun(spark, one, places[0]).createOrReplaceTempView(view_of[key])
     for one in reversed(histories):
-        view = view_of[one.stream.text, str(one)] + ("" if one.aliased else f" AS {re.split(r'[.]', one.name)[-1]}")
+        view = view_of[one.stream.text, str(one)] + ("" if one.aliased else f" AS {one.last_name}")
         text = text[: one.stream.start] + view.ljust(one.end - one.stream.start) + text[one.end :]
     return text
 
@@ -97,13 +101,19 @@ def _begun(spark: SparkSession, clause: HistoryClause, place: str) -> DataFrame:
     column = F.col(quoted(time.name))
     folder = f"{place.rstrip('/')}/{FOLDER}/" + re.sub(r"\W+", "_", f"{clause.name} {clause.table}")
     schema = _written(spark, clause, live, time, place, folder)
-    past = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder)
+    # By their names alone, files that were read are known again where the checkpoint has moved.
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).option("fileNameOnly", True)
+    past = source.parquet(folder)
     past = past.withWatermark(time.name, f"{time.metadata[DELAY]} milliseconds")
     # Else filters would move below the watermark and drop the beat: Spark moves none below metrics.
     past = past.observe(METRIC + folder, F.count(F.lit(1)).alias("rows"))
-    past = past.where(column.isNull() | (column < F.expr(_BEAT)))
+    past = past.where(column.isNull() | (column < F.expr(_BEAT_TIME)))
     if clause.until:
         live = live.where(column >= F.expr(clause.until))
+    return _united(clause, live, past)
+
+
+def _united(clause: HistoryClause, live: DataFrame, past: DataFrame) -> DataFrame:
     try:
         return live.unionByName(past)
     except AnalysisException as error:
@@ -118,18 +128,19 @@ def _unlike(clause: HistoryClause, why: str) -> UnsupportedQueryError:
 def _written(
     spark: SparkSession, clause: HistoryClause, live: DataFrame, time: StructField, place: str, folder: str
 ) -> StructType:
-    """Write the table's rows in slices by event time, if they are not there; return their columns."""
+    """Write the table's rows in slices by event time, unless a query has begun with them; return their columns."""
     done = VersionedFile(spark, f"{folder}/_done", "{}")
+    system, path = _system(spark, folder), _path(spark, folder)
     known = done.read()
-    if known is not None:
+    if known is not None and _files(system, path, BEAT):
         before = json.loads(known[1])
         if before["history"] != str(clause):
             differs = f"the history of {clause.name} was {before['history']}, and is {clause}"
             raise CheckpointMismatchError(place, differs)
         return StructType.fromJson(before["columns"])
     rows = _rows(spark, clause, live, time)
-    system, path = _system(spark, folder)
-    system.delete(path, True)  # what a killed process has begun
+    _united(clause, live, rows)
+    system.delete(path, True)  # the table as it was when a process was killed, or made a query that did not start
     count = rows.count()
     if not count:
         _log.warning("HISTORY %s has no rows: %s begins with its own", clause, clause.name)
@@ -137,14 +148,16 @@ def _written(
     # Rows of one time are in one slice: those of a later slice are behind no watermark, however short its delay is.
     sliced = rows.repartitionByRange(slices, F.col(quoted(time.name)))
     sliced.write.option("maxRecordsPerFile", 0).parquet(folder)
-    beat = [F.expr(_BEAT) if one.name == time.name else F.lit(None) for one in rows.schema.fields]
-    typed = [one.cast(of.dataType).alias(of.name) for one, of in zip(beat, rows.schema.fields, strict=True)]
-    spark.range(1, numPartitions=1).select(*typed).write.parquet(f"{folder}/_beat")
+    values = {time.name: F.expr(_BEAT_TIME)}
+    row = [values.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in rows.schema.fields]
+    spark.range(1, numPartitions=1).select(*row).write.parquet(f"{folder}/_beat")
     # Spark's source of files goes by the times of files.
-    parts = _parts(system, path)
+    parts = _files(system, path, PART)
     for number, one in enumerate(parts):
         system.setTimes(one.getPath(), number * 1000 + 1000, -1)
-    if [one.getModificationTime() for one in _parts(system, path)] != [n * 1000 + 1000 for n in range(len(parts))]:
+    if [one.getModificationTime() for one in _files(system, path, PART)] != [
+        n * 1000 + 1000 for n in range(len(parts))
+    ]:
         hint = "put the checkpoint on a local disk or on HDFS"
         raise UnavailableError(f"HISTORY in {folder}", "files there do not take the times that put them in order", hint)
     done.write(json.dumps({"history": str(clause), "columns": rows.schema.jsonValue()}).encode())
@@ -173,29 +186,35 @@ def beat(spark: Any, plan: Any) -> None:
         A classic session.
     plan
         The query's analysed plan.
+
+    Raises
+    ------
+    UnavailableError
+        The folder is gone, or full.
     """
     metrics = {str(step.node.name()) for step in walk(plan) if step.name == "CollectMetrics"}
     for folder in (name.removeprefix(METRIC) for name in metrics if name.startswith(METRIC)):
-        system, path = _system(spark, folder)
-        (one,) = _parts(system, _path(spark, folder, "_beat"))
-        name = f"{uuid.uuid4()}.parquet"
+        system, name = _system(spark, folder), f"{BEAT}{uuid.uuid4()}.parquet"
         hidden = _path(spark, folder, f"_{name}")  # until it is whole: the query may be killed
-        conf = spark._jsparkSession.sessionState().newHadoopConf()
-        spark._jvm.org.apache.hadoop.fs.FileUtil.copy(system, one.getPath(), system, hidden, False, conf)
-        system.rename(hidden, _path(spark, str(path), name))
+        try:
+            (one,) = _files(system, _path(spark, folder, "_beat"), PART)
+            spark._jvm.org.apache.hadoop.fs.FileUtil.copy(
+                system, one.getPath(), system, hidden, False, system.getConf()
+            )
+            system.rename(hidden, _path(spark, folder, name))
+        except Py4JError as error:
+            raise UnavailableError(f"HISTORY in {folder}", sentence(error)) from None
 
 
 def _path(spark: Any, *parts: str) -> Any:
     return spark._jvm.org.apache.hadoop.fs.Path(*parts)
 
 
-def _system(spark: Any, folder: str) -> tuple[Any, Any]:
-    """Return the file system of a folder, and the folder's path there."""
-    path = _path(spark, folder)
-    return path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path
+def _system(spark: Any, folder: str) -> Any:
+    return _path(spark, folder).getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
 
 
-def _parts(system: Any, path: Any) -> list[Any]:
-    """Return the files that Spark wrote into a folder, in the order of its tasks."""
-    found = [one for one in system.listStatus(path) if one.getPath().getName().startswith("part-")]
+def _files(system: Any, path: Any, begin: str) -> list[Any]:
+    """Return the files in a folder whose names begin so, in their order: of parts, that of Spark's tasks."""
+    found = [one for one in system.listStatus(path) if one.getPath().getName().startswith(begin)]
     return sorted(found, key=lambda one: str(one.getPath().getName()))

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..errors import CheckpointDamagedError, CheckpointMismatchError, cause_of
+from ..errors import CheckpointDamagedError, CheckpointMismatchError, UnavailableError, cause_of
 from ..operators.compile.realtime import ENTRY
 from ..operators.recent import Recent
 from ..operators.spec import is_key
@@ -250,7 +250,11 @@ class LayoutListener:
         execution: Any = found._jsq.streamingQuery()
         compute_whole_batches(self.spark, execution)
         plan = execution.analyzedPlan()
-        beat(self.spark, plan)
+        try:
+            beat(self.spark, plan)
+        except UnavailableError as error:
+            self._refuse(found, str(error))
+            return
         keys = join_keys(plan)
         if not keys:
             return
