@@ -745,6 +745,17 @@ MISTAKES = [
         "INSERT INTO o SELECT a.offset FROM a ^LEFT JOIN b ON a.offset < b.offset WITHIN 1 MINUTE;",
         "LEFT joins wait for the watermark",
     ),
+    Mistake(
+        "a history in real time",
+        f"{_TOPICS}CREATE SINK o USING console TRIGGER REAL TIME '5 minutes';\n"
+        "INSERT INTO o SELECT a.offset FROM a ^HISTORY old JOIN b ON a.offset < b.offset WITHIN 1 MINUTE;",
+        "the rows of a table come in slices",
+    ),
+    Mistake(
+        "a history behind an alias",
+        f"{STREAM}{SINK}INSERT INTO o SELECT x.value FROM r AS x ^HISTORY old;",
+        "HISTORY stands right behind the name of a stream",
+    ),
     Mistake("no query at all", f"{STREAM}{SINK}-- the end^\n", "the job has no INSERT INTO"),
     Mistake(
         "column that a stream does not have",

@@ -14,10 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
 
 import trijoin_sql
 from trijoin_sql.errors import CheckpointMismatchError, UnsupportedQueryError
+from trijoin_sql.jobs.check import check_job
+from trijoin_sql.jobs.job_text import Script
+from trijoin_sql.jobs.parse_statements import parse_job
+from trijoin_sql.jobs.prepare import prepare
+from trijoin_sql.jobs.run import run_queries
 from trijoin_sql.running.history import FOLDER
+from trijoin_sql.running.stopping import StopRequest
 
 from .differential import Bag, Tables, bag, run_stream
 
@@ -131,6 +138,16 @@ def test_the_rows_of_batch_over_both(told: Told, name: str) -> None:
     wanted = told.batch(QUERIES[name])
     assert wanted.total() > 10
     assert told.stream(QUERIES[name]) == wanted
+
+
+def test_rows_of_the_stream_that_a_filter_drops_move_its_watermark(told: Told) -> None:
+    """As they do without a HISTORY; else what the table's rows wait for would never come."""
+    shutil.rmtree(told.tables.home / "r")
+    (told.tables.home / "r").mkdir()
+    told.tables.add("r", [{**row, "x": -1} for row in rows(9, BORDER, 2 * BORDER)], ARROW)
+    wanted = told.batch(QUERIES["left"])
+    assert any("None" in row for row in wanted)
+    assert told.stream(QUERIES["left"]) == wanted
 
 
 def make(told: Told, sql: str) -> DataFrame:
@@ -250,6 +267,34 @@ def test_views_and_frames(told: Told) -> None:
         three = tj.sql(sql.replace("r HISTORY", "{r} HISTORY"), r=told.spark.table("r"))
     for number, frame in zip(("one", "two", "three"), (one, two, three), strict=True):
         assert run_stream(frame, told.home / number) == wanted
+
+
+def test_a_job_whose_sink_has_no_checkpoint_reads_the_history_in_each_run(told: Told) -> None:
+    """Through a view, and with late rows, of which there are none."""
+    sql = PAIR.replace("HISTORY old_s", "")
+    streams = [
+        f"CREATE STREAM {name} ({SCHEMA}) USING parquet WATERMARK ts DELAY OF INTERVAL {DELAY} "
+        f"OPTIONS (path '{told.tables.home / name}', maxFilesPerTrigger 1);"
+        for name in "rs"
+    ]
+    text = "\n".join(
+        [
+            *streams,
+            f"CREATE TEMPORARY VIEW old USING parquet OPTIONS (path '{told.tables_at / 'r.parquet'}');",
+            "CREATE TEMPORARY VIEW whole AS SELECT * FROM r HISTORY old;",
+            "CREATE SINK near USING memory;",
+            "CREATE SINK late USING memory;",
+            f"INSERT INTO near {sql.replace('r HISTORY old_r', 'whole')} LATE ROWS INTO late;",
+        ]
+    )
+    wanted = told.batch(sql)
+    for _ in range(2):
+        job = parse_job(Script("job.sql", text))
+        assert check_job(job) == []
+        session = trijoin_sql.TriJoinSession.create(told.spark.newSession())
+        run_queries(job, prepare(job, session), Console(quiet=True), StopRequest(), once=True)
+        assert bag(session.spark.table("near").collect()) == wanted
+        assert session.spark.table("late").count() == 0
 
 
 @pytest.mark.parametrize(

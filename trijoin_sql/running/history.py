@@ -105,8 +105,9 @@ def _begun(spark: SparkSession, clause: HistoryClause, place: str) -> DataFrame:
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).option("fileNameOnly", True)
     past = source.parquet(folder)
     past = past.withWatermark(time.name, f"{time.metadata[DELAY]} milliseconds")
-    # Else filters would move below the watermark and drop the beat: Spark moves none below metrics.
-    past = past.observe(METRIC + folder, F.count(F.lit(1)).alias("rows"))
+    # Else filters would move below the watermarks, and drop the beat or whole streams: none moves below metrics.
+    rows = F.count(F.lit(1)).alias("rows")
+    past, live = past.observe(METRIC + folder, rows), live.observe(f"stream behind {folder}", rows)
     past = past.where(column.isNull() | (column < F.expr(_BEAT_TIME)))
     if clause.until:
         live = live.where(column >= F.expr(clause.until))
