@@ -334,7 +334,7 @@ class TriJoinSession:
 
         The contents of the checkpoint decide their schemes and units, unless a hint or a setting does: rates may
         have been declared since, and a query with another scheme would be refused. For a checkpoint that does not exist
-        yet, they are planned as usual.
+        yet, they are planned as usual. A stream that begins with a table (``HISTORY``) keeps the table's rows there.
 
         Parameters
         ----------

@@ -154,11 +154,10 @@ def _written(
     spark.range(1, numPartitions=1).select(*row).write.parquet(f"{folder}/_beat")
     # Spark's source of files goes by the times of files.
     parts = _files(system, path, PART)
-    for number, one in enumerate(parts):
-        system.setTimes(one.getPath(), number * 1000 + 1000, -1)
-    if [one.getModificationTime() for one in _files(system, path, PART)] != [
-        n * 1000 + 1000 for n in range(len(parts))
-    ]:
+    millis = [1000 * number for number in range(1, len(parts) + 1)]
+    for one, time_of_file in zip(parts, millis, strict=True):
+        system.setTimes(one.getPath(), time_of_file, -1)
+    if [one.getModificationTime() for one in _files(system, path, PART)] != millis:
         hint = "put the checkpoint on a local disk or on HDFS"
         raise UnavailableError(f"HISTORY in {folder}", "files there do not take the times that put them in order", hint)
     done.write(json.dumps({"history": str(clause), "columns": rows.schema.jsonValue()}).encode())
