@@ -71,10 +71,10 @@ class Told:
         pq.write_table(pa.Table.from_pylist(mixed, schema), self.tables_at / f"{name}.parquet")
         self.spark.read.parquet(str(self.tables_at / f"{name}.parquet")).createOrReplaceTempView(f"old_{name}")
 
-    def go_on(self) -> None:
+    def go_on(self, borders: int = 2) -> None:
         """Add live rows."""
         for seed, name in enumerate("rst"):
-            self.tables.add(name, rows(seed + 20, 2 * BORDER, 3 * BORDER), ARROW)
+            self.tables.add(name, rows(seed + 20, borders * BORDER, (borders + 1) * BORDER), ARROW)
 
     def stream(self, sql: str, checkpoint: str = "checkpoint", **asked: Any) -> Bag:
         """Run what is there with a session object and a plan of its own, as a new driver would."""
@@ -158,7 +158,7 @@ def make(told: Told, sql: str) -> DataFrame:
         return tj.sql(sql)
 
 
-def run(told: Told, sql: str, found: dict[int, Bag], stop: int | None = None) -> None:
+def run(told: Told, sql: str, found: dict[int, Bag], stop: int | None = None, frame: DataFrame | None = None) -> None:
     """Run what is there into a sink that goes by the number of the micro-batch; fail behind it in that of ``stop``."""
 
     def keep(batch: DataFrame, number: int) -> None:
@@ -166,7 +166,8 @@ def run(told: Told, sql: str, found: dict[int, Bag], stop: int | None = None) ->
         if number == stop:
             raise RuntimeError("stopped by the test")
 
-    writer = make(told, sql).writeStream.foreachBatch(keep).option("checkpointLocation", str(told.home / "checkpoint"))
+    frame = frame or make(told, sql)
+    writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(told.home / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
     if stop is None:
         query.awaitTermination()
@@ -178,7 +179,7 @@ def run(told: Told, sql: str, found: dict[int, Bag], stop: int | None = None) ->
 @pytest.mark.parametrize("name", ["left", "no join"])
 def test_stopped_in_the_history_at_its_end_and_behind_it(told: Told, name: str) -> None:
     """The tables change meanwhile and then are gone: they were read once, when the query first was made."""
-    sql = QUERIES[name].replace(CLOSED, f"ts < TIMESTAMP '{at(3 * BORDER - 120):%Y-%m-%d %H:%M:%S}'")
+    sql = QUERIES[name].replace(CLOSED, f"ts < TIMESTAMP '{at(4 * BORDER - 120):%Y-%m-%d %H:%M:%S}'")
     found: dict[int, Bag] = {}
     for old in "rs":
         told.keep(old, rows(4, 0, BORDER))
@@ -195,7 +196,10 @@ def test_stopped_in_the_history_at_its_end_and_behind_it(told: Told, name: str) 
     run(told, sql, found, stop=slices)  # a beat
     run(told, sql, found)
     told.go_on()
-    run(told, sql, found, stop=max(found) + 1)
+    frame = make(told, sql)
+    run(told, sql, found, stop=max(found) + 1, frame=frame)
+    run(told, sql, found, frame=frame)
+    told.go_on(3)
     run(told, sql, found)
     for seed, old in enumerate("rst"):
         told.keep(old, rows(seed, 0, BORDER))

@@ -100,8 +100,8 @@ def _begun(spark: SparkSession, clause: HistoryClause, place: str) -> DataFrame:
     (time,) = times
     column = F.col(quoted(time.name))
     folder = f"{place.rstrip('/')}/{FOLDER}/" + re.sub(r"\W+", "_", f"{clause.name} {clause.table}")
-    schema = _written(spark, clause, live, time, place, folder)
-    # By their names alone, files that were read are known again where the checkpoint has moved.
+    schema, until = _written(spark, clause, live, time, place, folder)
+    # By names alone: in a checkpoint that was moved, Spark may fail of the paths in its log, but reads no file twice.
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).option("fileNameOnly", True)
     past = source.parquet(folder)
     past = past.withWatermark(time.name, f"{time.metadata[DELAY]} milliseconds")
@@ -109,8 +109,8 @@ def _begun(spark: SparkSession, clause: HistoryClause, place: str) -> DataFrame:
     rows = F.count(F.lit(1)).alias("rows")
     past, live = past.observe(METRIC + folder, rows), live.observe(f"stream behind {folder}", rows)
     past = past.where(column.isNull() | (column < F.expr(_BEAT_TIME)))
-    if clause.until:
-        live = live.where(column >= F.expr(clause.until))
+    if until is not None:
+        live = live.where(column >= F.timestamp_micros(F.lit(until)))
     return _united(clause, live, past)
 
 
@@ -128,8 +128,11 @@ def _unlike(clause: HistoryClause, why: str) -> UnsupportedQueryError:
 
 def _written(
     spark: SparkSession, clause: HistoryClause, live: DataFrame, time: StructField, place: str, folder: str
-) -> StructType:
-    """Write the table's rows in slices by event time, unless a query has begun with them; return their columns."""
+) -> tuple[StructType, int | None]:
+    """Write the table's rows in slices by event time, unless a query has begun with them.
+
+    Returns their columns and the time up to which they are, in microseconds: a restart may be in another time zone.
+    """
     done = VersionedFile(spark, f"{folder}/_done", "{}")
     system, path = _system(spark, folder), _path(spark, folder)
     known = done.read()
@@ -138,8 +141,11 @@ def _written(
         if before["history"] != str(clause):
             differs = f"the history of {clause.name} was {before['history']}, and is {clause}"
             raise CheckpointMismatchError(place, differs)
-        return StructType.fromJson(before["columns"])
-    rows = _rows(spark, clause, live, time)
+        return StructType.fromJson(before["columns"]), before["until"]
+    rows, until = _rows(spark, clause, live, time), None
+    if clause.until:
+        (until,) = sql_over(spark, f"SELECT unix_micros({clause.until})", None, {}).collect()[0]
+        rows = rows.where(F.col(quoted(time.name)) < F.timestamp_micros(F.lit(until)))
     _united(clause, live, rows)
     system.delete(path, True)  # the table as it was when a process was killed, or made a query that did not start
     count = rows.count()
@@ -160,8 +166,9 @@ def _written(
     if [one.getModificationTime() for one in _files(system, path, PART)] != millis:
         hint = "put the checkpoint on a local disk or on HDFS"
         raise UnavailableError(f"HISTORY in {folder}", "files there do not take the times that put them in order", hint)
-    done.write(json.dumps({"history": str(clause), "columns": rows.schema.jsonValue()}).encode())
-    return rows.schema
+    told = {"history": str(clause), "columns": rows.schema.jsonValue(), "until": until}
+    done.write(json.dumps(told).encode())
+    return rows.schema, until
 
 
 def _rows(spark: SparkSession, clause: HistoryClause, live: DataFrame, time: StructField) -> DataFrame:
@@ -173,8 +180,7 @@ def _rows(spark: SparkSession, clause: HistoryClause, live: DataFrame, time: Str
     if missing := [name for name in live.columns if name.lower() not in there]:
         raise _unlike(clause, f"it has no column {', '.join(missing)}")
     typed = {time.name: F.col(quoted(time.name)).cast(time.dataType)}
-    rows = table.select([typed.get(name, F.col(quoted(name))).alias(name) for name in live.columns])
-    return rows.where(F.col(quoted(time.name)) < F.expr(clause.until)) if clause.until else rows
+    return table.select([typed.get(name, F.col(quoted(name))).alias(name) for name in live.columns])
 
 
 def beat(spark: Any, plan: Any) -> None:
