@@ -224,6 +224,19 @@ def test_until_is_where_the_table_ends_and_the_stream_begins(told: Told, second:
     assert found == wanted
 
 
+def test_until_stays_where_it_was_in_another_zone(told: Told) -> None:
+    sql = PAIR.replace("old_r", f"old_r UNTIL TIMESTAMP '{at(BORDER):%Y-%m-%d %H:%M:%S}'").replace("HISTORY old_s", "")
+    first = told.stream(sql)
+    told.go_on()
+    told.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        second = told.stream(sql)
+    finally:
+        told.spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert second
+    assert first + second == told.batch(sql, f"TIMESTAMP '{at(BORDER):%Y-%m-%d %H:%M:%S}'")
+
+
 def test_columns_in_another_order_of_wider_types_and_more(told: Told) -> None:
     """The rows are those of UNION ALL BY NAME, which widens."""
     kept = [
