@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
-from tempfile import TemporaryDirectory, mkdtemp
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -247,7 +249,7 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
         checkpoint = checkpoint_of(session.spark, sink)
         try:
             if checkpoint is None:  # each run starts afresh, and reads the history of a stream anew
-                known.append(mkdtemp(prefix="run-", dir=_runs().name))
+                known.append(mkdtemp(prefix="run-", dir=_runs()))
                 continue
             with session.resuming(checkpoint):
                 known.append(checkpoint)
@@ -261,9 +263,11 @@ def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stac
 
 
 @cache
-def _runs() -> TemporaryDirectory[str]:
+def _runs() -> str:
     """Return a folder that lasts as long as this process."""
-    return TemporaryDirectory(prefix="trijoin-")
+    folder = mkdtemp(prefix="trijoin-")
+    atexit.register(rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _kept(groups: Sequence[JoinNode | LeftAlone]) -> tuple[str, ...]:
