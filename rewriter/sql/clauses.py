@@ -155,6 +155,9 @@ class HistoryClause:
 
 _HISTORY = "write stream HISTORY table, or stream HISTORY table UNTIL TIMESTAMP '2026-01-01 00:00:00', then the alias"
 
+#: What clauses other than FROM begin with.
+_OTHER_CLAUSES = ("SELECT", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "SORT", "CLUSTER", "DISTRIBUTE", "VALUES")
+
 #: Words behind a relation that is called ``history``: no table's name.
 _BEHIND_RELATION = ("WATERMARK", "WITHIN", "APPROX", "EXACT", "NEAREST", "OFFSET", "QUALIFY", "PIVOT", "UNPIVOT")
 
@@ -178,7 +181,11 @@ def history_clauses(sql: str, tokens: Sequence[Token], fail: Fail) -> Iterator[H
         if words[at] != "HISTORY" or not named[at + 1] or words[at - 1] in (".", "AS", "DESC", "DESCRIBE"):
             continue
         begin = next((one + 1 for one in range(at - 1, -1, -1) if words[one] in ("FROM", "JOIN", ",")), at)
-        if begin == at:  # it is the name of a relation
+        name_ends = words.index("WATERMARK", begin, at) if "WATERMARK" in words[begin:at] else at
+        names = (
+            word in (".", "AS") or is_name for word, is_name in zip(words[begin:name_ends], named[begin:], strict=False)
+        )
+        if begin == at or not all(names) or not _in_from(words[:begin]):  # it names a relation or a column
             continue
         reader = ClauseReader(sql, list(tokens), fail, begin)
         reader.skip("STREAM")
@@ -200,6 +207,18 @@ def history_clauses(sql: str, tokens: Sequence[Token], fail: Fail) -> Iterator[H
         aliased = behind < len(tokens) and (words[behind] == "AS" or named[behind])
         stream, end = sql[tokens[begin].start : tokens[at - 1].end + 1], tokens[behind - 1].end + 1
         yield HistoryClause(Word(stream, tokens[begin].start), name, table, until, tokens[at].start, end, aliased)
+
+
+def _in_from(words: Sequence[str]) -> bool:
+    """Tell whether words end within a FROM clause."""
+    inside = 0
+    for word in reversed(words):
+        inside += {")": 1, "(": -1}.get(word, 0)
+        if inside < 0 or (not inside and word.split()[0] in _OTHER_CLAUSES):
+            return False
+        if not inside and word in ("FROM", "JOIN"):
+            return True
+    return False
 
 
 class ClauseReader:

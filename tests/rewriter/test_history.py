@@ -29,6 +29,12 @@ from trijoin_sql.errors import SqlSyntaxError
         ("SELECT * FROM r history JOIN s ON true", []),
         ("SELECT 'FROM r HISTORY s' FROM r `history`", []),
         ("DESCRIBE HISTORY r", []),
+        ("SELECT history FROM r WHERE history IS NOT NULL ORDER BY x, history DESC", []),
+        ("SELECT x FROM r JOIN s ON history IS NULL GROUP BY history", []),
+        ("SELECT x, INTERVAL history DAY FROM r ORDER BY history ASC", []),
+        ("SELECT x, CASE history WHEN 1 THEN 2 END, f(x, NOT history IS NULL) FROM r", []),
+        ("SELECT * FROM (SELECT a, b FROM q WHERE a IN (1, 2)) x, r HISTORY old, s", [("r", "old", False)]),
+        ("SELECT * FROM q JOIN p ON q.a = f(p.a, 1), r HISTORY old AS b", [("r", "old", True)]),
     ],
 )  # fmt: skip
 def test_what_is_a_clause(sql: str, found: list[tuple[str, str, bool]]) -> None:
@@ -45,7 +51,7 @@ def test_the_parser_sees_the_stream_alone_at_its_place() -> None:
     ("sql", "said", "column"),
     [
         ("SELECT * FROM r AS a HISTORY old", "right behind the name of a stream and its WATERMARK", 22),
-        ("SELECT * FROM (SELECT * FROM r) HISTORY old", "right behind the name of a stream and its WATERMARK", 33),
+        ("SELECT * FROM (SELECT * FROM r) HISTORY old", "was not expected here", 41),
         ("SELECT * FROM r HISTORY old UNTIL 5", "UNTIL takes a time", 35),
         ("SELECT * FROM r HISTORY old UNTIL TIMESTAMP", "UNTIL takes a time", 44),
     ],

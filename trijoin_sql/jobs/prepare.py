@@ -101,7 +101,7 @@ def prepare(job: Job, session: TriJoinSession) -> tuple[PreparedQuery, ...]:
             case SparkStatement():  # any query may read a view with a join
                 with ExitStack() as stack:
                     stack.enter_context(session.late_rows(any(insert.late is not None for insert in job.inserts)))
-                    _resume(job, session, [sink for sink in job.sinks if not job.is_late(sink)], stack)
+                    _resume(job, session, [sink for sink in job.sinks if not job.is_late(sink)], stack, statement.sql)
                     ran = run_sql(job, session, statement.sql)
                     kept, cautions = kept + _kept(ran.groups), cautions + ran.cautions
     check_formats(job.script, job.sinks, session.spark)
@@ -215,7 +215,7 @@ def _query(
 ) -> PreparedQuery:
     with ExitStack() as stack:
         stack.enter_context(session.late_rows(insert.late is not None))
-        _resume(job, session, [sink], stack)
+        _resume(job, session, [sink], stack, insert.query)
         ran = run_sql(job, session, insert.query)
     frame = ran.frame
     if not frame.isStreaming:
@@ -242,17 +242,17 @@ def _check_late(script: Script, frame: DataFrame, late: Word) -> None:
         script.fail(late.start, *NEVER_LATE)
 
 
-def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack) -> None:
+def _resume(job: Job, session: TriJoinSession, sinks: Sequence[CreateSink], stack: ExitStack, sql: Word) -> None:
     """Plan for the checkpoints of sinks: a newly declared rate must not make a restart fail."""
     known = []
     for sink in sinks:
         checkpoint = checkpoint_of(session.spark, sink)
         try:
-            if checkpoint is None:  # each run starts afresh, and reads the history of a stream anew
+            if checkpoint is not None:
+                with session.resuming(checkpoint):
+                    known.append(checkpoint)
+            elif "HISTORY" in sql.text.upper():  # each run starts afresh, and reads the history of a stream anew
                 known.append(mkdtemp(prefix="run-", dir=_runs()))
-                continue
-            with session.resuming(checkpoint):
-                known.append(checkpoint)
         except (Py4JError, CheckpointDamagedError):  # an unknown file system, say: the query's start reports it
             continue
         except TriJoinError as error:
