@@ -33,7 +33,7 @@ from ..plan.nodes import Hints, JoinNode, join_node_class, source_scan
 from ..plan.schemes import RECORDS
 from ..plan.stored import Stored, conditions_of
 from ..plan.trees import TreeOf, leaves, order_text
-from ..sql.catalog import FRAME, RATE_OPTION, RATE_SETTING
+from ..sql.catalog import RATE_OPTION, RATE_SETTING, own_name
 from .cost import NOTICED, can_hash, model_of, rows_of, searched, shares_of, total
 from .proposals import proposals
 from .routing import fit_of, has_common_key, hinted, reached, takes_ranges
@@ -306,7 +306,7 @@ def _advice(asked: _Asked, least: str, chosen: str, candidates: Mapping[str, _Co
     share = candidates[least].number / candidates[chosen].number
     if share * asked.settings.costs.advised >= 1 or not any(rate.streaming for rate in asked.rates):
         return None
-    relations = {scan.alias: scan.relation.removeprefix(f"{FRAME}_") for scan in map(source_scan, asked.node.sources)}
+    relations = {scan.alias: own_name(scan.relation) for scan in map(source_scan, asked.node.sources)}
     setting = {
         alias: RATE_SETTING + (relation if re.fullmatch(r"[\w.]+", relation) else alias)
         for alias, relation in relations.items()

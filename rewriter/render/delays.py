@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..plan.nodes import JoinNode, Node, Query, Scan, transform
+from ..sql.catalog import with_histories_named
 from ..sql.dialect import Watermark, parse_expression, render
 from ..sql.intervals import interval_microseconds
 from ..sql.statement import parse_statement, tree_of
@@ -14,7 +15,7 @@ def lasting(scan: Scan) -> Scan:
     """Return a scan with final text, and set `Scan.lasting`: the part of the text that must not change."""
     relation = without_delays(f"SELECT * FROM {scan.relation}").removeprefix("SELECT * FROM ")
     ctes = "".join(f"; {name} is {without_delays(body)}" for name, body in scan.ctes)
-    return dataclasses.replace(scan, lasting=f"{relation}{ctes}")
+    return dataclasses.replace(scan, lasting=with_histories_named(f"{relation}{ctes}"))
 
 
 def held_back_in_text(plan: Query) -> Query:

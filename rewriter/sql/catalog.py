@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -16,8 +18,46 @@ if TYPE_CHECKING:
 RATE_OPTION = "trijoin.rowsPerSecond"
 RATE_SETTING = "spark.trijoin.rate."
 
-#: What the name of a view that stands for a DataFrame begins with; the DataFrame's own name follows.
+#: What the name of a view that stands for a DataFrame begins with; the DataFrame's own name follows. Behind that of a
+#: stream that begins with a table stands what tells it from others of its name.
 FRAME = "__trijoin_arg"
+_OF_HISTORY = re.compile(rf"\b({FRAME}\w*?)__[0-9a-f]{{8}}\b")
+
+
+def history_name(view: str, told_apart: str) -> str:
+    """Return the name of the view of a stream that begins with a table.
+
+    Parameters
+    ----------
+    view
+        What it would be called without a table.
+    told_apart
+        The stream, the table and where its rows lie: views of users read it by its name, whatever comes later.
+    """
+    return f"{view}__{hashlib.sha256(told_apart.encode()).hexdigest()[:8]}"
+
+
+def with_histories_named(text: str) -> str:
+    """Return a text about relations in the words of users, where they begin with tables.
+
+    Examples
+    --------
+    >>> with_histories_named("__trijoin_arg_r__0123abcd AS r")
+    'r HISTORY AS r'
+    """
+    return _OF_HISTORY.sub(lambda found: f"{own_name(found[1])} HISTORY", text)
+
+
+def own_name(relation: str) -> str:
+    """Return the name by which a user knows what a view of ours may stand for; a strange one is not in the view's.
+
+    Examples
+    --------
+    >>> [own_name(one) for one in ("r", "__trijoin_arg_r", "__trijoin_arg_r__0123abcd", "__trijoin_arg1__0123abcd")]
+    ['r', 'r', 'r', '__trijoin_arg1']
+    """
+    return _OF_HISTORY.sub(r"\1", relation).removeprefix(f"{FRAME}_")
+
 
 #: A column that has a watermark, and the watermark's delay in microseconds.
 Time = tuple[str, int | None]

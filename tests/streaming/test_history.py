@@ -247,6 +247,17 @@ def test_columns_in_another_order_of_wider_types_and_more(told: Told) -> None:
     assert told.stream(PAIR) == told.batch(PAIR)
 
 
+def test_names_that_need_quotes(told: Told) -> None:
+    told.tables.use(streaming=True)
+    for name, view in (("r", "q r"), ("old_r", "old q.r")):
+        renamed = told.spark.table(name).selectExpr("id", "x AS `x.y`", "ts AS `t s`", "g AS `größe`")
+        renamed.createOrReplaceTempView(f"`{view}`")
+    sql = (
+        PAIR.replace("r HISTORY old_r", "`q r` HISTORY `old q.r`").replace("a.x", "a.`x.y`").replace("a.ts", "a.`t s`")
+    )
+    assert told.stream(sql) == told.batch(PAIR)
+
+
 def test_dates_become_the_times_of_the_stream(told: Told) -> None:
     told.spark.sql("SELECT id, x, g, CAST(ts AS DATE) AS ts FROM old_r").createOrReplaceTempView("old_r")
     assert told.stream(PAIR) == told.batch(PAIR)
@@ -284,6 +295,21 @@ def test_views_and_frames(told: Told) -> None:
         three = tj.sql(sql.replace("r HISTORY", "{r} HISTORY"), r=told.spark.table("r"))
     for number, frame in zip(("one", "two", "three"), (one, two, three), strict=True):
         assert run_stream(frame, told.home / number) == wanted
+
+
+def test_views_of_one_stream_with_several_histories(told: Told) -> None:
+    """A view is read anew where it is used: what another one begins with does not come into it."""
+    told.keep("other", rows(9, BORDER - 200, BORDER))
+    told.tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(told.spark)
+    sql = "SELECT a.id, b.id AS other FROM {} JOIN {} ON a.x = b.x AND a.ts = b.ts"
+    with tj.resuming(str(told.home / "one")):
+        tj.sql("CREATE OR REPLACE TEMPORARY VIEW whole AS SELECT * FROM r HISTORY old_r")
+        frame = tj.sql(sql.format("whole a", "r HISTORY old_other b"))
+    found = run_stream(frame, told.home / "one")
+    told.tables.use(streaming=False)
+    whole = "(SELECT id, x, ts FROM r UNION ALL SELECT id, x, ts FROM old_{}) {}"
+    assert found == bag(told.spark.sql(sql.format(whole.format("r", "a"), whole.format("other", "b"))).collect())
 
 
 def test_a_job_whose_sink_has_no_checkpoint_reads_the_history_in_each_run(told: Told) -> None:

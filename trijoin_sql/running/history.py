@@ -29,6 +29,7 @@ from ..operators.compile.compiling import sql_over
 from ..operators.compile.logical_plans import walk
 from ..operators.compile.travel_types import quoted
 from ..operators.compile.watermarks import DELAY
+from ..rewriter.sql.catalog import history_name
 from ..rewriter.sql.clauses import HistoryClause
 from ..settings import HISTORY_ROWS, value
 from ..spark.flags import settings_of
@@ -80,7 +81,7 @@ def with_histories(spark: SparkSession, text: str, histories: Sequence[HistoryCl
         raise UnsupportedQueryError("under the watermark policy max, a stream makes the rows of its HISTORY late", hint)
     once = {(one.stream.text, str(one)): one for one in histories}
     names = view_names([one.last_name.strip("`") for one in once.values()])
-    view_of = dict(zip(once, names, strict=True))
+    view_of = {key: history_name(view, f"{key} {places[0]}") for key, view in zip(once, names, strict=True)}
     for key, one in once.items():
         _begun(spark, one, places[0]).createOrReplaceTempView(view_of[key])
     for one in reversed(histories):
@@ -104,7 +105,7 @@ def _begun(spark: SparkSession, clause: HistoryClause, place: str) -> DataFrame:
     # By names alone: in a checkpoint that was moved, Spark may fail of the paths in its log, but reads no file twice.
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).option("fileNameOnly", True)
     past = source.parquet(folder)
-    past = past.withWatermark(time.name, f"{time.metadata[DELAY]} milliseconds")
+    past = past.withWatermark(quoted(time.name), f"{time.metadata[DELAY]} milliseconds")
     # Else filters would move below the watermarks, and drop the beat or whole streams: none moves below metrics.
     rows = F.count(F.lit(1)).alias("rows")
     past, live = past.observe(METRIC + folder, rows), live.observe(f"stream behind {folder}", rows)

@@ -23,7 +23,7 @@ from ..operators.compile.packing import LateSource, LateStream
 from ..operators.spec import JoinSpec, StreamSpec
 from ..operators.task.outputs import LATE_ROWS
 from ..operators.task.reports import forget_attempt, reported
-from ..rewriter.sql.catalog import FRAME
+from ..rewriter.sql.catalog import FRAME, own_name
 from ..spark.whole_batches import is_whole
 from .known_joins import known_join, late_sources
 from .listener import Execution, execution_of
@@ -251,8 +251,8 @@ def _name(stream: StreamSpec) -> str:
     """Return the name of a stream in a query; a DataFrame is a view of ours, with its name in it if that is plain."""
     if not stream.reads.startswith(FRAME):
         return stream.reads or stream.alias
-    name = stream.reads.removeprefix(f"{FRAME}_")
-    return stream.alias if name == stream.reads else name
+    name = own_name(stream.reads)
+    return stream.alias if name.startswith(FRAME) else name
 
 
 def each_once(rows: DataFrame) -> DataFrame:

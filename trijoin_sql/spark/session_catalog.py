@@ -13,7 +13,7 @@ from ..operators.compile.logical_plans import plan_of
 from ..operators.compile.travel_types import CHAR, quoted, type_name
 from ..operators.compile.watermarks import DELAY, keeps_state
 from ..rewriter.plan.parts import Column, RowsFrom
-from ..rewriter.sql.catalog import FRAME, TableInfo
+from ..rewriter.sql.catalog import FRAME, TableInfo, own_name
 from .flags import flag, settings_of
 from .rates import declared_rate, rate_of, sources_in
 
@@ -93,7 +93,7 @@ class SparkCatalog:
         sources = sources_in(plan_of(frame)) if hasattr(frame, "_jdf") else []
         if len(sources) == 1 and rate_of(dict.fromkeys(sources[0].names, 1.0), name) is not None:
             names += [tuple(one.split(".")) for one in sources[0].names]
-        for one in (*names, (name[-1].removeprefix(f"{FRAME}_"),) if name[-1].startswith(FRAME) else name):
+        for one in (*names, (own_name(name[-1]),) if name[-1].startswith(FRAME) else name):
             declared = declared_rate(self._setting, one)
             if declared is not None:
                 return declared, "declared"
