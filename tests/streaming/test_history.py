@@ -224,6 +224,16 @@ def test_until_is_where_the_table_ends_and_the_stream_begins(told: Told, second:
     assert found == wanted
 
 
+def test_one_table_up_to_two_times(told: Told) -> None:
+    early, late = (f"TIMESTAMP '{at(second):%Y-%m-%d %H:%M:%S}'" for second in (BORDER - 300, BORDER))
+    sql = "SELECT a.id, b.x FROM {} JOIN {} ON a.id = b.id AND a.ts = b.ts"
+    found = told.stream(sql.format(f"r HISTORY old_r UNTIL {early} a", f"r HISTORY old_r UNTIL {late} b"))
+    told.tables.use(streaming=False)
+    whole = "(SELECT * FROM old_r WHERE ts < {0} UNION ALL SELECT * FROM r WHERE ts >= {0}) {1}"
+    batch = told.spark.sql(sql.format(whole.format(early, "a"), whole.format(late, "b")))
+    assert found == bag(batch.collect())
+
+
 def test_until_stays_where_it_was_in_another_zone(told: Told) -> None:
     sql = PAIR.replace("old_r", f"old_r UNTIL TIMESTAMP '{at(BORDER):%Y-%m-%d %H:%M:%S}'").replace("HISTORY old_s", "")
     first = told.stream(sql)

@@ -100,7 +100,9 @@ def _begun(spark: SparkSession, clause: HistoryClause, place: str) -> DataFrame:
         raise UnsupportedQueryError(f"{clause.name} {reason}", hint)
     (time,) = times
     column = F.col(quoted(time.name))
-    folder = f"{place.rstrip('/')}/{FOLDER}/" + re.sub(r"\W+", "_", f"{clause.name} {clause.table}")
+    # Names alone may be alike: old.a and old_a, or one table up to two times.
+    name = history_name(re.sub(r"\W+", "_", f"{clause.name} {clause.table}"), f"{clause.name} {clause}")
+    folder = f"{place.rstrip('/')}/{FOLDER}/{name}"
     schema, until = _written(spark, clause, live, time, place, folder)
     # By names alone: in a checkpoint that was moved, Spark may fail of the paths in its log, but reads no file twice.
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).option("fileNameOnly", True)
@@ -139,10 +141,10 @@ def _written(
     known = done.read()
     if known is not None and _files(system, path, BEAT):
         before = json.loads(known[1])
-        if before["history"] != str(clause):
-            differs = f"the history of {clause.name} was {before['history']}, and is {clause}"
-            raise CheckpointMismatchError(place, differs)
         return StructType.fromJson(before["columns"]), before["until"]
+    if known is None and (others := _begun_with(spark, system, path.getParent())):
+        was = next((one["history"] for one in others if one["stream"] == clause.name), "absent")
+        raise CheckpointMismatchError(place, f"the history of {clause.name} was {was}, and is {clause}")
     rows, until = _rows(spark, clause, live, time), None
     if clause.until:
         (until,) = sql_over(spark, f"SELECT unix_micros({clause.until})", None, {}).collect()[0]
@@ -167,9 +169,16 @@ def _written(
     if [one.getModificationTime() for one in _files(system, path, PART)] != millis:
         hint = "put the checkpoint on a local disk or on HDFS"
         raise UnavailableError(f"HISTORY in {folder}", "files there do not take the times that put them in order", hint)
-    told = {"history": str(clause), "columns": rows.schema.jsonValue(), "until": until}
+    told = {"stream": clause.name, "history": str(clause), "columns": rows.schema.jsonValue(), "until": until}
     done.write(json.dumps(told).encode())
     return rows.schema, until
+
+
+def _begun_with(spark: SparkSession, system: Any, root: Any) -> list[dict[str, Any]]:
+    """Return what is known of the histories with which a query of this checkpoint has begun."""
+    folders = [one.getPath() for one in system.listStatus(root)] if system.exists(root) else []
+    begun = [VersionedFile(spark, f"{one}/_done", "{}").read() for one in folders if _files(system, one, BEAT)]
+    return [json.loads(found[1]) for found in begun if found is not None]
 
 
 def _rows(spark: SparkSession, clause: HistoryClause, live: DataFrame, time: StructField) -> DataFrame:
