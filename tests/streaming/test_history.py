@@ -190,7 +190,7 @@ def test_stopped_in_the_history_at_its_end_and_behind_it(told: Told, name: str) 
     for old in "rs":
         told.keep(old, rows(3, 0, 2 * BORDER))
     run(told, sql, found, stop=3)
-    slices = len(list((told.home / "checkpoint" / FOLDER / "r_old_r").glob("part-*")))
+    slices = len(list((told.home / "checkpoint" / FOLDER).glob("r_old_r__*/part-*")))
     assert slices > 4
     told.spark.catalog.dropTempView("old_r")
     run(told, sql, found, stop=slices)  # a beat
