@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import trijoin_sql
 
 from .differential import bag, run_stream
-from .join_trees import random_tree, with_changes
+from .join_trees import NAMES, random_tree, with_changes
 from .test_outer_joins import compared, streams, without_last
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def asof(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.rare) for one in range(1, 8))])
 def test_random_trees(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     sql = random_tree(Random(seed))
-    found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed, 25, "rstuv"), tmp_path, sql)
+    found, wanted = compared(spark, streams(spark, tmp_path / "tables", seed, 25, NAMES), tmp_path, sql)
     assert found == wanted, sql
 
 
@@ -39,7 +39,7 @@ def test_random_trees(spark: SparkSession, tmp_path: Path, seed: int) -> None:
 def test_random_trees_whose_units_change(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Each is killed at the end of some micro-batches, and starts again in other units."""
     sql = re.sub(r"/\*.*?\*/ ", "", random_tree(Random(seed)))
-    tables = streams(spark, tmp_path / "tables", seed, 25, "rstuv")
+    tables = streams(spark, tmp_path / "tables", seed, 25, NAMES)
     found, wanted, _ = with_changes(spark, tables, tmp_path, sql, Random(seed))
     assert found == wanted, sql
 
