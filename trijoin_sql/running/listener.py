@@ -18,13 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import CheckpointDamagedError, CheckpointMismatchError, UnavailableError, cause_of
+from ..operators.compile.logical_plans import joins_streams, walk
 from ..operators.compile.realtime import ENTRY
+from ..operators.compile.watermarks import WITH_STATE
 from ..operators.recent import Recent
 from ..operators.spec import is_key
 from ..operators.task.micro_batch import LAYOUTS
 from ..operators.task.reports import EDGES
 from ..spark.callbacks import close_connection, connection_here
-from ..spark.config import choose_partitions, prepare_state_store
+from ..spark.config import choose_partitions, plan_exchanges_anew, prepare_state_store
 from ..spark.flags import settings_of
 from ..spark.liberties import LOCAL_FILES, REFUSE_EARLY, TELL_FAILURES, taken
 from ..spark.local_disk import set_permissions_without_processes
@@ -54,6 +56,7 @@ _executions: dict[str, Execution] = {}
 def register(spark: SparkSession, joins: Sequence[Registered]) -> None:
     """Register joins with the listener of a session, and make sure that there is one; forget those that have ended."""
     if not listen(spark):  # at their start
+        plan_exchanges_anew(spark.conf)
         for join in joins:
             join.warn()
         return
@@ -258,6 +261,8 @@ class LayoutListener:
         keys = join_keys(plan)
         if not keys:
             return
+        if sum(step.name in WITH_STATE or joins_streams(step.node) for step in walk(plan)) > 1:
+            plan_exchanges_anew(execution.sparkSessionForStream().conf())
         self.observed.started(query_id, sources_in(plan))
         real_time = list(filter(None, map(starting, keys)))
         if real_time:

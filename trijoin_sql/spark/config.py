@@ -37,6 +37,8 @@ _SOCKETS, _SOCKETS_IN = "spark.python.unix.domain.socket.enabled", "spark.python
 _DAEMON, _PRELOAD = "spark.python.daemon.module", "trijoin_sql.operators.preload"
 _SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _TRACEBACK = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
+#: Whether Spark shuffles rows once that are needed at several places of a plan.
+REUSE = "spark.sql.exchange.reuse"
 #: Partitions on a cluster whose size the settings do not tell. Spark's 200 would start 200 Python tasks a trigger.
 CLUSTER_PARTITIONS = 16
 
@@ -295,6 +297,27 @@ def choose_partitions(spark: SparkSession, execution: Any) -> None:
             execution.sparkSessionForStream().conf().set(PARTITIONS, str(tasks_at_once(spark)))
         except (Py4JError, TypeError):  # Spark's inside is not as we know it
             _log.debug("%s stays as it is", PARTITIONS, exc_info=True)
+
+
+def plan_exchanges_anew(settings: Any) -> None:
+    """Have Spark plan each exchange of a query for itself, not once for all places where the same rows are shuffled.
+
+    An operator with state above an exchange that is planned at another place never gets a watermark: Spark looks for
+    it below the operator, in the plan of the micro-batch before, and does not look into such an exchange (seen in 4.0
+    to 4.3, with Spark's own aggregations too). So of two uses of one join only one would expire rows, and give those
+    without a partner.
+
+    Parameters
+    ----------
+    settings
+        Of the query's own session; on Spark Connect, where nobody has that, of the client's.
+    """
+    from py4j.protocol import Py4JError
+
+    try:
+        settings.set(REUSE, "false")
+    except (Py4JError, TypeError):  # Spark's inside is not as we know it
+        _log.debug("%s stays as it is", REUSE, exc_info=True)
 
 
 def prepare_workers(context: Any) -> None:
