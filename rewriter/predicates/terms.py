@@ -167,6 +167,29 @@ class MovedColumns(dict[At, At]):
         return dataclasses.replace(column, relation=alias, column=name)
 
 
+def with_field_names(expr: Expr) -> Expr:
+    """Return an expression whose compared structs name their fields, which Spark else names after the columns.
+
+    Where columns are renamed on one side, Spark's own join of two streams would find two types and fail.
+    """
+
+    def named(side: Expr) -> Expr:
+        if not isinstance(side, Call) or side.op not in ("struct", "TUPLE"):
+            return side
+        first, *pieces = side.pieces
+        for at, (piece, one) in enumerate(zip(pieces, side.args, strict=True)):
+            if isinstance(one, Column) and not piece.startswith(" AS "):
+                pieces[at] = f" AS {quote(one.at[1])}{piece}"
+        return Call("struct", side.args, (first if side.op == "struct" else "STRUCT(", *pieces), side.type)
+
+    def change(one: Expr) -> Expr:
+        if not isinstance(one, Call) or one.op not in ("=", "<=>"):
+            return one
+        return Call(one.op, tuple(map(named, one.args)), one.pieces, one.type)
+
+    return rebuilt(expr, change)
+
+
 def over_output(residual: Residual, names: Mapping[At, str]) -> Residual:
     """Return a residual over a join node's output names."""
     expr = remap(residual.condition.expr, {at: column(("", names[at])) for at in residual.condition.columns})

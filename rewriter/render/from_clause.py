@@ -21,7 +21,7 @@ from ..plan.conjuncts import Predicate, Term
 from ..plan.joins import Closest
 from ..plan.nodes import Filter, Join, JoinNode, Node, Scan, StaticJoin, Where, column_types, scans
 from ..plan.parts import Column, named_columns, unused
-from ..predicates.terms import MovedColumns, column_term
+from ..predicates.terms import MovedColumns, column_term, with_field_names
 from ..rules.prune_columns import read_by_node
 from ..sql.dialect import Nearest, identifier, parse_expression, quote, render
 from ..sql.hints import join_hints, without_our_clauses
@@ -62,7 +62,8 @@ class FromClause:
 
     def tree(self, term: Term) -> exp.Expr:
         """Return a term's tree over the columns of relations, or of the join nodes that replaced them."""
-        return parse_expression(self.columns.term(term).sql).copy()
+        named = dataclasses.replace(term, expr=with_field_names(term.expr))
+        return parse_expression(self.columns.term(named).sql).copy()
 
     # ---------------------------------------------------------------------------------------------------- join nodes
 

@@ -36,8 +36,11 @@ ARROW = pa.schema(
 NAMES = "rstu"
 
 
-def stream_rows(seed: int, count: int) -> list[dict[str, Any]]:
-    """Rows out of order by less than the delay, with NULLs, some of them twice; the last one closes all before it."""
+def stream_rows(seed: int, count: int, untimed: float = 0.05) -> list[dict[str, Any]]:
+    """Rows out of order by less than the delay, with NULLs, some of them twice; the last one closes all before it.
+
+    A share of them, ``untimed``, has no event time.
+    """
     random = Random(seed)
     rows: list[dict[str, Any]] = []
     for number in range(count):
@@ -54,7 +57,7 @@ def stream_rows(seed: int, count: int) -> list[dict[str, Any]]:
                 "d": None if value is None else random.choice([value / 4, float("nan"), -0.0]),
                 "n": None if value is None else f"{value}.{random.randrange(100):02}",
                 "w": random.choice([None, "a", "b", ""]),
-                "ts": None if random.random() < 0.05 else START + datetime.timedelta(seconds=second),
+                "ts": None if random.random() < untimed else START + datetime.timedelta(seconds=second),
             }
         )
     return [{**row, "n": None if row["n"] is None else Decimal(row["n"])} for row in rows]
@@ -66,11 +69,13 @@ def last_row(rank: int) -> dict[str, Any]:
     return {"id": -1, "k": 1, "x": 9, "d": 9.0, "n": Decimal(9), "w": "a", "ts": late}
 
 
-def streams(spark: SparkSession, home: Path, seed: int, count: int = 40, names: str = NAMES) -> Tables:
+def streams(
+    spark: SparkSession, home: Path, seed: int, count: int = 40, names: str = NAMES, untimed: float = 0.05
+) -> Tables:
     tables, random = Tables(spark, home), Random(seed)
     for rank, name in enumerate(names):
         sizes = [random.randrange(12) for _ in range(random.randrange(1, 4))]
-        pieces = [*cut(stream_rows(10 * seed + rank, count), sizes), [last_row(rank)]]
+        pieces = [*cut(stream_rows(10 * seed + rank, count, untimed), sizes), [last_row(rank)]]
         tables.create(name, pieces, SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", f"{DELAY} seconds"))
     return tables
 
