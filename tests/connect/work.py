@@ -32,6 +32,10 @@ TESTED = (
     "SELECT r.id AS r, s.id AS s FROM {0} LEFT JOIN {1} ON r.a * s.a % 3 = 1 AND "
     "s.ts BETWEEN r.ts AND r.ts + INTERVAL 15 SECONDS"
 )
+#: Rows without a partner, of which each is used at two places.
+UNMATCHED = (
+    "SELECT r.id AS r FROM {0} LEFT ANTI JOIN {1} ON r.a < s.a AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 3 SECONDS"
+)
 PLAIN = "SELECT a, COUNT(*) AS n FROM r GROUP BY a"
 
 
@@ -139,6 +143,11 @@ def main(folder: Path) -> dict[str, Any]:
 
     _, rows = run_stream(tj.sql(TESTED.format(*marked)), spark, folder / "tested")
     found["pairs that Spark tests"] = rows == bag(spark.sql(TESTED.format("timed_r AS r", "timed_s AS s")))
+
+    both = [tj.sql(UNMATCHED.format(*names)) for names in (("timed_r AS r", "timed_s AS s"), marked)]
+    wanted, twice = (one.where("r % 2 = 0").unionAll(one.where("r < 30")) for one in both)
+    _, rows = run_stream(twice, spark, folder / "twice")
+    found["used twice"] = rows == bag(wanted) and rows.total() > 10
 
     spark.conf.set("spark.trijoin.units", "2")
     batch = [spark.table(name) for name in "rst"]
