@@ -53,7 +53,8 @@ def test_a_join_united_with_itself(spark: SparkSession, tmp_path: Path) -> None:
 def test_windows_of_spark_joined_with_each_other(spark: SparkSession, tmp_path: Path) -> None:
     keys, closed = "window(ts, '10 seconds'), x % 3", "{0}.window.end < TIMESTAMP '2024-01-01 00:02:00'"
     windows = f"SELECT window, x % 3 AS k, COUNT(*) AS n FROM r GROUP BY {keys}"
-    sql = "SELECT a.window.start AS one, b.window.start AS other, a.n, b.n AS m FROM w a JOIN (SELECT *, n + 0 AS m FROM w WHERE n > 1) b"
+    sql = "SELECT a.window.start AS one, b.window.start AS other, a.n, b.n AS m FROM w a"
+    sql += " JOIN (SELECT *, n + 0 AS m FROM w WHERE n > 1) b"
     sql += f" ON a.n < b.m AND a.k <> b.k WHERE {closed.format('a')} AND {closed.format('b')}"
     tables = streams(spark, tmp_path / "tables", 7)
     tables.use(streaming=False)
