@@ -332,7 +332,7 @@ def _inputs(
         _check_lasting(node, scan, names, frame)
     frame, above = _held_back(frame, node.held_back, first, str(compiling.number))
     if (node.pads or node.candidates_of) and frame.isStreaming and hasattr(frame, "_jdf") and not first.stateful:
-        frame = with_all_rows(frame, f"trijoin_rows_{compiling.number}_{first.alias}")
+        frame = with_all_rows(frame, f"trijoin_rows_{compiling.number}_{node.name}_{first.alias}")
     types = dict(zip(frame.schema.names, type_names(frame), strict=True))
     whole = _WHOLE if _asks_for_late_rows(compiling, node, first) else None
     found = {}
