@@ -216,7 +216,7 @@ def main() -> int:
         if found != wanted:
             wrong += 1
             print(f"seed {seed}: lost {wanted - found}, too many {found - wanted}: {sql}", flush=True)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(home, ignore_errors=True)
     told = f"{wrong} wrong, {refused} refused, units changed {changed} times"
     print(f"{done} trees of joins from seed {options.seed}, {told}")
