@@ -6,9 +6,24 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ..event_time.bounds import is_of_streams
 from ..plan.conjuncts import KINDS, Band, Term
 from ..plan.expr import At, parts_of
-from ..plan.nodes import Block, Exchange, Join, Node, Project, Scan, Where, column_types, scans, transform
+from ..plan.nodes import (
+    Block,
+    Exchange,
+    Join,
+    JoinNode,
+    Node,
+    Project,
+    Scan,
+    Where,
+    column_types,
+    own_tree,
+    scans,
+    transform,
+    walk,
+)
 from ..predicates.terms import is_equality, sides_of
 
 
@@ -37,7 +52,9 @@ def beyond_spark(node: Node, *, alone: bool = False) -> bool:
 
     On streams Spark needs an equality, runs neither anti joins nor joins with the closest rows, and does not know what
     WITHIN or a bucket of time bounds. Of tables it would try all pairs of rows. One that may be part of a tree of joins
-    of streams is ours too, and so is a subquery in WHERE, unless we ask what Spark does of a join ``alone``.
+    of streams is ours too, and so are a subquery in WHERE and a semi join of rows that come behind the watermark: where
+    both rows of a pair come so in one micro-batch, Spark's semi join does not find it (its other joins do).
+    Unless we ask what Spark does of a join ``alone``.
     """
     if not isinstance(node, Join) or node.kind in ("inner", "cross") or node.by_spark:
         return False
@@ -45,11 +62,25 @@ def beyond_spark(node: Node, *, alone: bool = False) -> bool:
         return True
     if not alone and (node.in_tree or node.in_where):
         return True
+    if not alone and node.kind == "semi" and is_of_streams(node) and any(map(_come_late, node.inputs)):
+        return True
     if all(scan.streaming is False for scan in scans(node)):
         return node.closest is None and not equates(node)
     if not all(any(scan.streaming for scan in scans(side)) for side in node.inputs):
         return False
     return node.kind == "anti" or node.closest is not None or not equates(node) or _is_bucketed(node)
+
+
+def _come_late(side: Node) -> bool:
+    """Return whether rows of an input come behind the watermark: from a join that waits, or one in a derived table."""
+    if any(isinstance(one, Join | JoinNode) for scan in scans(side) for below in scan.below for one in walk(below)):
+        return True
+    for one in own_tree(side):
+        if isinstance(one, Join) and one.kind not in ("inner", "cross", "semi") and is_of_streams(one):
+            return True
+        if isinstance(one, JoinNode) and one.pads:
+            return True
+    return False
 
 
 def equates(join: Join) -> bool:

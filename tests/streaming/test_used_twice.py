@@ -50,6 +50,16 @@ def test_a_join_united_with_itself(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.conf.get("spark.sql.exchange.reuse") == "true"  # the query's own session has another
 
 
+def test_a_semi_join_of_rows_that_wait(spark: SparkSession, tmp_path: Path) -> None:
+    """Where both rows of a pair come when the watermark has passed them, Spark's own does not find it."""
+    on = "t.k IS DISTINCT FROM s.k AND t.x <= s.x AND s.ts BETWEEN t.ts - INTERVAL 35 SECONDS AND t.ts"
+    waits = f"(SELECT concat(t.id, '_', coalesce(s.id, -2)) AS id, t.ts FROM t LEFT JOIN s ON {on})"
+    both = f"{waits} AS one LEFT SEMI JOIN {waits} AS other ON one.id = other.id AND other.ts = one.ts"
+    tables = streams(spark, tmp_path / "tables", 26, 18, "rst", untimed=0.0)
+    found, wanted = compared(spark, tables, tmp_path, f"SELECT one.id, one.ts FROM {both}")
+    assert found == wanted
+
+
 def test_windows_of_spark_joined_with_each_other(spark: SparkSession, tmp_path: Path) -> None:
     keys, closed = "window(ts, '10 seconds'), x % 3", "{0}.window.end < TIMESTAMP '2024-01-01 00:02:00'"
     windows = f"SELECT window, x % 3 AS k, COUNT(*) AS n FROM r GROUP BY {keys}"
