@@ -28,7 +28,7 @@ _ENOUGH = "enough of these units"
 _NO_WORKER = "Python worker failed to connect back"
 
 #: A LEFT JOIN that stays Spark's own, below a stage of ours: rows without a time do not come out of it (semantics.md).
-_OF_SPARK = re.compile(r"LEFT JOIN \w ON \S+ <?=>? ")
+_OF_SPARK = re.compile(r"LEFT JOIN \w ON (STRUCT\(.*?\)|\S+) <?=>? ")
 
 #: The relations of a tree: three in the core and three branches at most. ``w`` is a column.
 NAMES = "rstuvy"
