@@ -231,7 +231,12 @@ def _spec(
     """Return the join without its fingerprint and aggregation; the type of its result time goes to ``types``."""
     output = tuple(dict.fromkeys(name for stream in streams for _, name in stream.payload))
     if node.result_time is not None:
-        if any(stream.time is None for stream in streams):
+        timeless = next((stream.alias for stream in streams if stream.time is None), None)
+        if timeless is not None and node.candidates_of:
+            reason = "only Spark can evaluate a condition of a join that is not inner, on pairs of rows"
+            hint = f"Compare expressions of one side each, or bound what {timeless} is joined with below."
+            raise UnsupportedQueryError(f"{reason}, and the time of {timeless} lags without bound", hint)
+        if timeless is not None:
             raise PlanError(f"{node.name}: results have no event time, for an input has none")
         streams = tuple(replace(stream, timed=True) for stream in streams)
         output, types[node.result_time] = (*output, node.result_time), "timestamp"

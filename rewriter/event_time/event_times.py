@@ -152,7 +152,9 @@ def event_times(node: JoinNode) -> frozenset[At]:
         scan = source_scan(source)
         if node.join != "inner" or not scan.streaming or scan.event_time is None or _type(scan) != "timestamp":
             return frozenset()
-        if in_results(source)[0][1] or scan.first_of or loses_time(source):  # it may be NULL, or lags without bound
+        if in_results(source)[0][1] or scan.first_of:  # it may be NULL
+            return frozenset()
+        if scan.time_of is not None and loses_time(source):  # a derived table's is known in every stage
             return frozenset()
         found.add((scan.alias, scan.event_time.lower()))
     return frozenset(found)

@@ -91,8 +91,9 @@ def test_spark_keeps_the_joins_that_it_can_run() -> None:
 
 #: Rows whose time lags without bound: what they look for comes behind the watermark, and may be later than they are.
 _LAGS = (
-    "(SELECT r.* FROM r WHERE NOT EXISTS (SELECT 1 FROM (SELECT r.* FROM r LEFT ANTI JOIN s ON r.a < s.a AND s.ts = r.ts)"
-    " AS b WHERE r.a < b.a AND b.ts BETWEEN r.ts AND r.ts + INTERVAL 35 SECONDS))"
+    "(SELECT r.* FROM r WHERE NOT EXISTS (SELECT 1 FROM "
+    "(SELECT r.* FROM r LEFT ANTI JOIN s ON r.a < s.a AND s.ts = r.ts) AS b "
+    "WHERE r.a < b.a AND b.ts BETWEEN r.ts AND r.ts + INTERVAL 35 SECONDS))"
 )
 
 
