@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 from pyspark.sql.types import StructField
 
-from ...errors import InvalidHintError, PlanError
+from ...errors import InvalidHintError, PlanError, UnsupportedQueryError
 from ...rewriter.plan.comparison import OF_LIBRARY
 from ...rewriter.plan.grid import goes_by_key, is_elastic
 from ...rewriter.plan.nodes import JoinNode, source_conditions, source_scan
