@@ -71,12 +71,13 @@ corpus-test: java  ## run them all, on batch tables and as streams, compare with
 	@$(BIN)/python -m tests.corpus.compare; rows=$$?; $(BIN)/python -m tests.corpus.streams; streams=$$?; \
 	$(BIN)/python -m tests.corpus.compare --table; test $$rows$$streams = 00
 
-fuzz: java  ## random SQL against Spark batch, damaged SQL against the rewriter, joins by other doors and over restarts, trees of joins of several kinds, streams with state around joins; SECONDS (600) and SEED say how much
+fuzz: java  ## random SQL against Spark batch, damaged SQL against the rewriter, joins by other doors and over restarts, trees of joins of several kinds, joins of joins in views and CTEs, streams with state around joins; SECONDS (600) and SEED say how much
 	@$(BIN)/python tests/rewriter/mutate.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)); damaged=$$?; \
 	$(BIN)/python tests/rewriter/fuzz.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)); random=$$?; \
 	$(BIN)/python -m tests.event_time.doors --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)); doors=$$?; \
 	$(BIN)/python -m tests.streaming.join_trees --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)); trees=$$?; \
-	$(BIN)/python -m tests.event_time.corpus $(if $(SEED),--seed $(SEED)); test $$damaged$$random$$doors$$trees$$? = 00000
+	$(BIN)/python -m tests.streaming.compositions --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED)); composed=$$?; \
+	$(BIN)/python -m tests.event_time.corpus $(if $(SEED),--seed $(SEED)); test $$damaged$$random$$doors$$trees$$composed$$? = 000000
 
 plans: setup  ## write the golden plans of the corpus anew
 	@$(BIN)/python tests/rewriter/goldens.py

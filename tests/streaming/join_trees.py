@@ -25,7 +25,7 @@ from .test_outer_joins import ARROW, compared, last_row, streams, without_last
 
 _ENOUGH = "enough of these units"
 #: A loaded machine does not always start a Python worker within Spark's ten seconds.
-_NO_WORKER = "Python worker failed to connect back"
+NO_WORKER = "Python worker failed to connect back"
 
 #: A LEFT JOIN that stays Spark's own, below a stage of ours: rows without a time do not come out of it (semantics.md).
 _OF_SPARK = re.compile(r"LEFT JOIN \w ON (STRUCT\(.*?\)|\S+) <?=>? ")
@@ -88,21 +88,21 @@ def random_tree(random: Random, names: str = NAMES) -> str:
     text, where = f"FROM {core[0]}", []
     joins = []
     for at, one in enumerate(core[1:], 1):
-        joins.append((one, f" JOIN {one} ON {_condition(random, random.choice(core[:at]), one)}"))
+        joins.append((one, f" JOIN {one} ON {condition(random, random.choice(core[:at]), one)}"))
     for one in branches:
         anchor = random.choice(core)
         kind = random.choice(
             ("LEFT", "LEFT", "LEFT", "LEFT SEMI", "LEFT ANTI", "ASOF", "LEFT ASOF", "EXISTS", "NOT EXISTS")
         )
         if kind.endswith("EXISTS"):
-            where.append(f"{kind} (SELECT 1 FROM {one} WHERE {_condition(random, anchor, one, core)})")
+            where.append(f"{kind} (SELECT 1 FROM {one} WHERE {condition(random, anchor, one, core)})")
             continue
         if kind.endswith("ASOF"):
             match, on = random.choice(_CLOSEST)
             clause = f" {kind} JOIN {one} MATCH_CONDITION ({match}) ON {on}".format(a=anchor, b=one, n=_seconds(random))
             columns.append(f"{one}.ts AS {one}_ts")
         else:
-            clause = f" {kind} JOIN {one} ON {_condition(random, anchor, one, core)}"
+            clause = f" {kind} JOIN {one} ON {condition(random, anchor, one, core)}"
             columns += [f"{one}.id AS {one}_id", f"{one}.n AS {one}_n"] if kind == "LEFT" else []
         joins.append((one, clause))
     placed = {core[0]}
@@ -154,20 +154,26 @@ def with_changes(spark: SparkSession, tables: Tables, home: Path, sql: str, rand
                 return without_last(sum(found.values(), bag([]))), wanted, changes
             # Spark runs no batch without rows behind one that it has repeated; and then none is killed.
             ended = True
-            for rank, name in enumerate(NAMES):
-                row = last_row(rank)
-                tables.add(name, [{**row, "ts": row["ts"] + datetime.timedelta(days=1)}], ARROW)
-            tables.use(streaming=True)
+            later(tables, NAMES)
             continue
         before, count = count, random.randrange(1, 5)
         changes += count != before
+
+
+def later(tables: Tables, names: str) -> None:
+    """Add to each stream one more row that passes all filters, a day after its last one."""
+    for rank, name in enumerate(names):
+        row = last_row(rank)
+        tables.add(name, [{**row, "ts": row["ts"] + datetime.timedelta(days=1)}], ARROW)
+    tables.use(streaming=True)
 
 
 def _seconds(random: Random) -> int:
     return random.choice((8, 20, 35))
 
 
-def _condition(random: Random, anchor: str, other: str, core: Sequence[str] = ()) -> str:
+def condition(random: Random, anchor: str, other: str, core: Sequence[str] = ()) -> str:
+    """Return a random condition of one relation of the ``core`` with another, bounded in time."""
     both = f"{random.choice(_CONDITIONS)} AND {random.choice(_BOUNDS)}".format(a=anchor, b=other, n=_seconds(random))
     if len(core) < 2 or random.random() > 0.15 or " = " in both or "<=>" in both:  # which Spark would run
         return both
@@ -208,7 +214,7 @@ def main() -> int:
             print(f"seed {seed} is refused: {error}\n    {sql}", flush=True)
             continue
         except Exception as error:  # a tree that Spark batch runs and that we do not is wrong too
-            if _NO_WORKER not in str(error):
+            if NO_WORKER not in str(error):
                 wrong += 1
             print(f"seed {seed} fails: {error}\n    {sql}", flush=True)
             continue
