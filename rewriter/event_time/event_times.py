@@ -154,8 +154,6 @@ def event_times(node: JoinNode) -> frozenset[At]:
             return frozenset()
         if in_results(source)[0][1] or scan.first_of:  # it may be NULL
             return frozenset()
-        if scan.time_of is not None and loses_time(source):  # a derived table's is known in every stage
-            return frozenset()
         found.add((scan.alias, scan.event_time.lower()))
     return frozenset(found)
 

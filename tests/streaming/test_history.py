@@ -115,6 +115,7 @@ PAIR = (
     "SELECT a.id, a.x, b.id AS other FROM r HISTORY old_r AS a JOIN s HISTORY old_s AS b ON ABS(a.x - b.x) < 5 "
     "AND b.ts BETWEEN a.ts - INTERVAL 20 SECONDS AND a.ts + INTERVAL 20 SECONDS"
 )
+ALONE = PAIR.replace("JOIN s", "LEFT ANTI JOIN s").replace(", b.id AS other", ", a.ts")
 QUERIES = {
     "two": PAIR,
     "one of them has a history": PAIR.replace("HISTORY old_s", "").replace("20 SECONDS", "900 SECONDS"),
@@ -122,6 +123,9 @@ QUERIES = {
     "AND t.ts BETWEEN b.ts AND b.ts + INTERVAL 20 SECONDS",
     # The filter would drop beats, if Spark moved it below the watermark.
     "left": f"{PAIR.replace('JOIN s', 'LEFT JOIN s').replace('< 5', '< 1')} WHERE a.{CLOSED} AND a.x > 3",
+    # Both are read twice, by two joins: to find the pairs, and to settle which rows have none.
+    "pairs that Spark tests": f"SELECT q.id, t.id AS o FROM ({ALONE}) AS q LEFT JOIN t HISTORY old_t "
+    f"ON q.x * t.x % 7 = 1 AND t.ts BETWEEN q.ts AND q.ts + INTERVAL 20 SECONDS WHERE q.{CLOSED}",
     "closest": "SELECT a.id, b.ts FROM r HISTORY old_r AS a LEFT ASOF JOIN s HISTORY old_s AS b "
     f"MATCH_CONDITION (a.ts > b.ts) ON a.g = b.g WHERE a.{CLOSED}",
     "itself": f"{PAIR.replace('s HISTORY old_s', 'r HISTORY old_r')} AND a.id < b.id",

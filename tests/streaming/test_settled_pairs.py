@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import trijoin_sql
 from trijoin_sql.errors import UnsupportedQueryError
 
-from .test_outer_joins import BOUNDS, compared, outer_query, streams
+from .test_outer_joins import BOUNDS, between, compared, outer_query, streams
 from .test_outer_joins import CONDITIONS as UNITS_DECIDE
 
 pytestmark = pytest.mark.slow
@@ -93,6 +93,18 @@ def test_what_is_random_is_refused(spark: SparkSession, tmp_path: Path, of_r: st
     tj = trijoin_sql.TriJoinSession.create(spark)
     with pytest.raises(UnsupportedQueryError, match=says):
         tj.sql(f"SELECT r.id FROM {of_r} AS r LEFT JOIN s ON {condition} AND {BOUNDS[0]}")
+
+
+@pytest.mark.parametrize("lags", ["(SELECT r.* FROM {0}) AS r", "{0}"])
+def test_a_time_that_lags_without_bound_is_refused(spark: SparkSession, tmp_path: Path, lags: str) -> None:
+    """What r looks for comes behind the watermark, and may be later than r: so no watermark passes the time of r."""
+    streams(spark, tmp_path / "tables", 0, 1).use(streaming=True)
+    late = f"(SELECT t.* FROM t LEFT ANTI JOIN s ON t.x < s.x AND {between('t', 's', 9)}) AS z"
+    below = lags.format(f"r LEFT ANTI JOIN {late} ON r.x < z.x AND {between('r', 'z', 9)}")
+    with pytest.raises(UnsupportedQueryError, match="time of r lags without bound"):
+        trijoin_sql.TriJoinSession.create(spark).sql(
+            f"SELECT r.id FROM {below} LEFT SEMI JOIN s ON r.x * s.x < 10 AND {BOUNDS[0]}"
+        )
 
 
 def test_functions_of_the_user_test_pairs(spark: SparkSession, tmp_path: Path) -> None:
