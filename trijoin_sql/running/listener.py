@@ -261,10 +261,8 @@ class LayoutListener:
         keys = join_keys(plan)
         if not keys:
             return
-        if (
-            sum(step.name in WITH_STATE or (step.name == "Join" and joins_streams(step.node)) for step in walk(plan))
-            > 1
-        ):
+        steps = [step for step in walk(plan) if step.name in (*WITH_STATE, "Join")]
+        if sum(step.name != "Join" or joins_streams(step.node) for step in steps) > 1:
             plan_exchanges_anew(execution.sparkSessionForStream().conf())
         self.observed.started(query_id, sources_in(plan))
         real_time = list(filter(None, map(starting, keys)))
