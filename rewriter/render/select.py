@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from ...errors import PlanError
 from ..aggregates.two_steps import replaced
+from ..event_time.bounds import input_scan
 from ..event_time.event_times import RESULT_TIME, event_times
 from ..names.lookup import column_of, given_name, star_fields
 from ..names.scopes import Field, field_of
@@ -45,7 +46,7 @@ class _BlockRenderer:
         mine = [node for node in own_tree(self.block.input) if isinstance(node, JoinNode)]
         for node in mine:
             times = event_times(node)
-            if times:
+            if times and all(input_scan(source).event_time for source in node.sources):  # none that lags without bound
                 self.times[times] = node.name
             self.from_.finish(node)
             if node.aggregation is not None:
