@@ -34,6 +34,7 @@ def test_rows_that_wait_below_pairs_that_spark_tests(spark: SparkSession, tmp_pa
     assert found == wanted
 
 
+@pytest.mark.matrix
 def test_a_join_united_with_itself(spark: SparkSession, tmp_path: Path) -> None:
     near = f"SELECT r.id, r.ts AS at, s.id AS o FROM r LEFT JOIN s ON r.x < s.x AND {SOON}".format("r", "s")
 
