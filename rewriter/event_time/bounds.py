@@ -389,6 +389,8 @@ def _endless(
         return why, f"declare {them} with {clauses}"
     if without:
         first = scan if scan.event_time is None else without[0]
+        if any(isinstance(one, JoinNode) for node in first.below for one in walk(node)):
+            return _without_time(first)  # Spark takes no second watermark
         give = f"give it one with {watermark_clause(first)}, and bound the join with WITHIN 10 MINUTES"
         return f"{first.alias} has no event time", give
     missing = next(o for o in below if o is not scan and (scan.alias, o.alias) not in closed)
@@ -402,6 +404,15 @@ def _endless(
         beside = f"select window_time({name}) beside it, and compare that with the other time"
         return why, f"{alias}.{name} is a window; {beside}"
     return why, f"add a condition such as {later} <= {earlier} + INTERVAL 10 MINUTES, or WITHIN 10 MINUTES after WHERE"
+
+
+def _without_time(scan: Scan) -> tuple[str, str]:
+    """Return why the results of joins have no event time, and what would give them one."""
+    if scan.time_of is None:
+        hint = "select in it the event time of one of its relations, as it is: GREATEST or another expression is none"
+        return f"{scan.alias} has no event time", hint
+    hint = "bound the joins in it on both sides, and let no row look for later ones that wait themselves"
+    return f"the time of {scan.alias} lags without bound", hint
 
 
 def has_window(scan: Scan) -> bool:

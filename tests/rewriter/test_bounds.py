@@ -100,6 +100,26 @@ def test_where_a_bound_is_written_the_advice_is_a_watermark_alone(clauses: str) 
 
 
 @pytest.mark.parametrize(
+    ("time", "bound", "says"),
+    [
+        (
+            "greatest(r.ts, s.ts)",
+            "AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 9 SECONDS",
+            "as it is: GREATEST",
+        ),
+        ("r.ts", "", "the time of q lags without bound; bound the joins in it on both sides"),
+    ],
+)
+def test_no_watermark_is_advised_above_a_join(time: str, bound: str, says: str) -> None:
+    """Spark takes none there."""
+    below = f"(SELECT r.id, r.x, {time} AS ts FROM r JOIN s ON r.x < s.x {bound})"
+    sql = f"SELECT q.id FROM {below} AS q LEFT JOIN t ON q.x < t.x AND t.ts BETWEEN q.ts AND q.ts + INTERVAL 9 SECONDS"
+    (refusal,) = rewritten(sql).refusals
+    assert says in refusal.hint
+    assert "WATERMARK" not in refusal.hint
+
+
+@pytest.mark.parametrize(
     "clauses", ["WITHIN 2 MINUTES WHERE r.a > 3", "WHERE r.a > 3 WITHIN 2 MINUTES", "GROUP BY r.a WITHIN 2 MINUTES"]
 )
 def test_within_bounds_the_join_wherever_it_stands(clauses: str) -> None:
