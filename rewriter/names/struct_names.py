@@ -1,7 +1,9 @@
 """Names of struct fields that Spark takes from columns, written into the text before columns are renamed.
 
 ``struct(r.a, s.b)``, ``(r.a, s.b)`` and ``arrays_zip(r.xs, s.ys)`` have fields named after their columns, which a query
-over join nodes renames. So each such argument gets its name: ``struct(r.a AS a, s.b AS b)``.
+over join nodes renames. So each such argument gets its name: ``struct(r.a AS a, s.b AS b)``. Where structs
+are compared names do not show, and the text of a condition stays as it is, for checkpoints; only what Spark's own joins
+get has names there too (`predicates.terms.with_field_names`).
 """
 
 from __future__ import annotations

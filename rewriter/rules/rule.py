@@ -72,15 +72,19 @@ def beyond_spark(node: Node, *, alone: bool = False) -> bool:
 
 
 def _come_late(side: Node) -> bool:
-    """Return whether rows of an input come behind the watermark: from a join that waits, or one in a derived table."""
-    if any(isinstance(one, Join | JoinNode) for scan in scans(side) for below in scan.below for one in walk(below)):
-        return True
-    for one in own_tree(side):
-        if isinstance(one, Join) and one.kind not in ("inner", "cross", "semi") and is_of_streams(one):
-            return True
-        if isinstance(one, JoinNode) and one.pads:
-            return True
-    return False
+    """Return whether rows of an input come behind the watermark: from a join that waits, or in a derived table.
+
+    An inner join of this SELECT is none: it may become one node with the semi join.
+    """
+
+    def joins(one: Node, *, waits: bool) -> bool:
+        if isinstance(one, JoinNode):
+            return one.pads or not waits
+        kinds = ("inner", "cross", "semi") if waits else ()
+        return isinstance(one, Join) and one.kind not in kinds and is_of_streams(one)
+
+    inside = (one for scan in scans(side) for below in scan.below for one in walk(below))
+    return any(joins(one, waits=False) for one in inside) or any(joins(one, waits=True) for one in own_tree(side))
 
 
 def equates(join: Join) -> bool:

@@ -162,6 +162,21 @@ def test_windows_that_are_equated_stay_with_spark() -> None:
     assert nodes(sql.format("")) == nodes(sql.format("/*+ NO_JOIN_TREE */")) == []
 
 
+@pytest.mark.parametrize(
+    ("below", "joins"),
+    [
+        ("(SELECT r.* FROM r JOIN s ON r.a < s.a AND s.ts = r.ts)", ["inner", "semi"]),
+        ("(SELECT r.* FROM r LEFT JOIN s ON r.a = s.a AND s.ts = r.ts)", ["semi"]),
+        ("(SELECT r.* FROM r JOIN c ON r.id = c.id)", []),
+        ("r", []),
+    ],
+)
+def test_a_semi_join_of_rows_that_come_late_is_ours(below: str, joins: list[str]) -> None:
+    """Spark's own loses pairs there; it does not where a stream is only joined with a table."""
+    found = nodes(f"SELECT r.id FROM {below} AS r LEFT SEMI JOIN t ON r.a = t.a AND {NEAR}")
+    assert [one.join for one in found] == joins
+
+
 def test_a_checkpoint_of_spark_alone_keeps_its_joins() -> None:
     spark_alone = Settings(stored=(Stored((), "", together=True),))
     assert nodes(f"{LEFT} LEFT JOIN t ON r.x = t.x AND {NEAR}", spark_alone) == []

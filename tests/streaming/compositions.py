@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import shutil
 import sys
-import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -17,9 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import trijoin_sql
 
-from ..sessions import local_session
 from .differential import Bag, Tables, bag
-from .join_trees import NO_WORKER, condition, later
+from .join_trees import Attempt, attempts, condition, later
 from .test_outer_joins import streams, without_last
 
 _STREAMS = "rst"
@@ -147,43 +143,16 @@ def composed(spark: SparkSession, tables: Tables, home: Path, query: Composition
             stopped = False
 
 
+def _attempt(spark: SparkSession, seed: int, folder: Path, _: argparse.Namespace) -> Attempt:
+    query = Composition.of(seed)
+    # rows without a time do not come out of Spark's own outer joins (semantics.md)
+    tables = streams(spark, folder / "tables", seed, 18, _STREAMS, untimed=0.0)
+    return f"{query.views}\n    {query.sql}", lambda: composed(spark, tables, folder, query)
+
+
 def main() -> int:
     """Run random compositions from the command line: ``python -m tests.streaming.compositions --seconds 600``."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    options = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="trijoin-compositions-"))
-    spark = local_session(home, "compositions", {"spark.driver.memory": "2g"})
-    spark.sparkContext.setLogLevel("OFF")
-    end, done, wrong, refused = time.monotonic() + options.seconds, 0, 0, 0
-    for seed in itertools.count(options.seed):
-        if time.monotonic() > end:
-            break
-        query, folder = Composition.of(seed), home / str(seed)
-        # rows without a time do not come out of Spark's own outer joins (semantics.md)
-        tables = streams(spark, folder / "tables", seed, 18, _STREAMS, untimed=0.0)
-        said = f"\n    {query.views}\n    {query.sql}"
-        try:
-            found, wanted = composed(spark, tables, folder, query)
-        except trijoin_sql.UnsupportedQueryError as error:
-            refused += 1
-            print(f"seed {seed} is refused: {error}{said}", flush=True)
-            continue
-        except Exception as error:  # what Spark batch runs and we do not is wrong too
-            wrong += NO_WORKER not in str(error)
-            print(f"seed {seed} fails: {error}{said}", flush=True)
-            continue
-        done += 1
-        if found != wanted:
-            wrong += 1
-            print(f"seed {seed}: lost {wanted - found}, too many {found - wanted}{said}", flush=True)
-        for name, _ in query.views:
-            spark.catalog.dropTempView(name)
-        shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(home, ignore_errors=True)
-    print(f"{done} compositions from seed {options.seed}, {wrong} wrong, {refused} refused")
-    return 1 if wrong else 0
+    return attempts("compositions", argparse.ArgumentParser(description=__doc__), _attempt)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -25,7 +25,7 @@ from .test_outer_joins import ARROW, compared, last_row, streams, without_last
 
 _ENOUGH = "enough of these units"
 #: A loaded machine does not always start a Python worker within Spark's ten seconds.
-NO_WORKER = "Python worker failed to connect back"
+_NO_WORKER = "Python worker failed to connect back"
 
 #: A LEFT JOIN that stays Spark's own, below a stage of ours: rows without a time do not come out of it (semantics.md).
 _OF_SPARK = re.compile(r"LEFT JOIN \w ON (STRUCT\(.*?\)|\S+) <?=>? ")
@@ -185,48 +185,61 @@ def _read(clause: str, core: list[str]) -> set[str]:
     return {one for one in core if f"{one}." in clause}
 
 
-def main() -> int:
-    """Run random trees from the command line: ``python -m tests.streaming.join_trees --seconds 600``."""
-    parser = argparse.ArgumentParser(description=__doc__)
+#: A random query's text, and what runs it: it returns what the query finds, and what Spark batch finds.
+Attempt = tuple[str, Callable[[], tuple[Bag, Bag]]]
+Attempting = Callable[[SparkSession, int, Path, argparse.Namespace], Attempt]
+
+
+def attempts(what: str, parser: argparse.ArgumentParser, attempt: Attempting) -> int:
+    """Run random queries for so many seconds, and tell those that are wrong, fail or are refused; return an exit code.
+
+    What Spark batch runs and fails on streams is wrong too, but for a worker that a loaded machine did not start.
+    """
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--changes", action="store_true", help="kill each query now and then, and change its units")
     options = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="trijoin-trees-"))
-    spark = local_session(home, "trees", {"spark.driver.memory": "2g", "spark.sql.join.asofJoin.enabled": "true"})
+    home = Path(tempfile.mkdtemp(prefix="trijoin-random-"))
+    spark = local_session(home, "random", {"spark.driver.memory": "2g", "spark.sql.join.asofJoin.enabled": "true"})
     spark.sparkContext.setLogLevel("OFF")
-    end, done, wrong, changed, refused = time.monotonic() + options.seconds, 0, 0, 0, 0
+    end, done, wrong, refused = time.monotonic() + options.seconds, 0, 0, 0
     for seed in itertools.count(options.seed):
         if time.monotonic() > end:
             break
-        sql, folder = random_tree(Random(seed)), home / str(seed)
-        untimed = 0.0 if _OF_SPARK.search(sql) else 0.05
-        tables = streams(spark, folder / "tables", seed, 25, NAMES, untimed)
+        said, run = attempt(spark, seed, home / str(seed), options)
         try:
-            if options.changes:
-                sql = re.sub(r"/\*.*?\*/ ", "", sql)
-                found, wanted, often = with_changes(spark, tables, folder, sql, Random(seed))
-                changed += often
-            else:
-                found, wanted = compared(spark, tables, folder, sql)
+            found, wanted = run()
         except trijoin_sql.UnsupportedQueryError as error:
             refused += 1
-            print(f"seed {seed} is refused: {error}\n    {sql}", flush=True)
+            print(f"seed {seed} is refused: {error}\n    {said}", flush=True)
             continue
-        except Exception as error:  # a tree that Spark batch runs and that we do not is wrong too
-            if NO_WORKER not in str(error):
-                wrong += 1
-            print(f"seed {seed} fails: {error}\n    {sql}", flush=True)
+        except Exception as error:
+            wrong += _NO_WORKER not in str(error)
+            print(f"seed {seed} fails: {error}\n    {said}", flush=True)
             continue
         done += 1
         if found != wanted:
             wrong += 1
-            print(f"seed {seed}: lost {wanted - found}, too many {found - wanted}: {sql}", flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
+            print(f"seed {seed}: lost {wanted - found}, too many {found - wanted}\n    {said}", flush=True)
+        shutil.rmtree(home / str(seed), ignore_errors=True)
     shutil.rmtree(home, ignore_errors=True)
-    told = f"{wrong} wrong, {refused} refused, units changed {changed} times"
-    print(f"{done} trees of joins from seed {options.seed}, {told}")
+    print(f"{done} {what} from seed {options.seed}, {wrong} wrong, {refused} refused")
     return 1 if wrong else 0
+
+
+def _attempt(spark: SparkSession, seed: int, folder: Path, options: argparse.Namespace) -> Attempt:
+    sql = random_tree(Random(seed))
+    tables = streams(spark, folder / "tables", seed, 25, NAMES, untimed=0.0 if _OF_SPARK.search(sql) else 0.05)
+    if not options.changes:
+        return sql, lambda: compared(spark, tables, folder, sql)
+    bare = re.sub(r"/\*.*?\*/ ", "", sql)
+    return bare, lambda: with_changes(spark, tables, folder, bare, Random(seed))[:2]
+
+
+def main() -> int:
+    """Run random trees from the command line: ``python -m tests.streaming.join_trees --seconds 600``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", action="store_true", help="kill each query now and then, and change its units")
+    return attempts("trees of joins", parser, _attempt)
 
 
 if __name__ == "__main__":

@@ -303,9 +303,9 @@ def plan_exchanges_anew(settings: Any) -> None:
     """Have Spark plan each exchange of a query for itself, not once for all places where the same rows are shuffled.
 
     An operator with state above an exchange that is planned at another place never gets a watermark: Spark looks for
-    it below the operator, in the plan of the micro-batch before, and does not look into such an exchange (seen in 4.0
-    to 4.3, with Spark's own aggregations too). So of two uses of one join only one would expire rows, and give those
-    without a partner.
+    it below the operator, in the plan of the micro-batch before, and does not look into such an exchange (seen in 4.3,
+    with Spark's own aggregations too). So of two uses of one join only one would expire rows, and give those without
+    a partner.
 
     Parameters
     ----------
