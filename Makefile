@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 # Two processes of pytest, each with a Spark session for its tests: a file runs in one of them, in the order of conftest.py.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n 2 --max-worker-restart=0 --dist loadfile --no-loadscope-reorder
 BIN := $(VENV)/bin
 # In exact versions. Groups of dependencies need pip 25.1, which older Pythons do not bring.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt

@@ -23,7 +23,7 @@ TESTS = [line for line in Path(__file__).with_suffix(".txt").read_text().splitli
 
 #: What these tests need beside our own dependencies.
 RUNNER = ("pytest", "pytest-xdist", "hypothesis")
-PROCESSES = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+PROCESSES = ("-n", "2", "--max-worker-restart=0", "--dist", "loadfile", "--no-loadscope-reorder")
 
 #: What the lowest set alone needs: Apache Sedona has a build for Spark 4.0 and none for later ones that we know.
 OF_LOWEST = ("apache-sedona==1.9.1",)

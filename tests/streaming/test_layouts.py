@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import json
 import re
 import threading
@@ -298,14 +299,18 @@ def test_units_follow_the_load(tables: Tables, tmp_path: Path, written: str) -> 
     tj = trijoin_sql.TriJoinSession.create(tables.spark)
     writer = tj.sql(sql).writeStream.foreachBatch(lambda frame, batch: found.update({batch: bag(frame.collect())}))
     query = tj.start(writer.trigger(processingTime="0 seconds"), str(checkpoint))
+    restarts, steps = 0, itertools.count(5)
+    live = None
     try:
         for _ in range(800):
-            query.awaitTermination(0.3)
-            if not query.restarts:
-                continue
-            with contextlib.suppress(trijoin_sql.UnavailableError):  # it may have started anew just now
-                live = tj.explain(query)
+            if query.awaitTermination(0.3) or live:
                 break
+            if query.restarts > restarts:  # a run that finds no rows left never reports
+                restarts = query.restarts
+                feed(tables, random, [next(steps)], count=90)
+            elif restarts and "addBatch" in getattr(query.query.lastProgress, "durationMs", ()):
+                with contextlib.suppress(trijoin_sql.UnavailableError):  # it may have started anew just now
+                    live = tj.explain(query)
         ((name, said),) = query.decisions.items()
     finally:
         query.stop()
