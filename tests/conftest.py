@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from py4j.protocol import Py4JError
 
 from .fallbacks import fallbacks
-from .sessions import compiled_pyspark, local_session
+from .sessions import quick_session
 from .shared_trees import intact, watched
 
 if TYPE_CHECKING:
@@ -60,15 +60,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     Tests that use it are marked ``spark`` by themselves.
     """
-    # Half of the JVM's processor time would go to a compiler whose work pays off later than a test run lasts. Without
-    # it the JVM takes 48 MiB for code, which Spark's generated classes fill; then it would stop compiling. Two of
-    # them share two cores, so one thread collects.
-    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=512m"
-    settings = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": java}
-    home = tmp_path_factory.mktemp("spark")
-    with compiled_pyspark(home / "home"):
-        session = local_session(home, "tests", settings)
-    session.sparkContext.setLogLevel("OFF")
+    session = quick_session(tmp_path_factory.mktemp("spark"), "tests")
     yield session
     with contextlib.suppress(Py4JError, OSError):  # a JVM that is gone has failed the tests that needed it
         for query in session.streams.active:

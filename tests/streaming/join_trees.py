@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import trijoin_sql
 
-from ..sessions import local_session
+from ..sessions import quick_session
 from .differential import Bag, Tables, bag
 from .test_outer_joins import ARROW, compared, last_row, streams, without_last
 
@@ -199,8 +199,13 @@ def attempts(what: str, parser: argparse.ArgumentParser, attempt: Attempting) ->
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="trijoin-random-"))
-    spark = local_session(home, "random", {"spark.driver.memory": "2g", "spark.sql.join.asofJoin.enabled": "true"})
-    spark.sparkContext.setLogLevel("OFF")
+    settings = {
+        "spark.sql.join.asofJoin.enabled": "true",
+        # For so few rows Spark compiles its plans longer than it runs them; our workers do the same either way.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    spark = quick_session(home, "random", settings)
     end, done, wrong, refused = time.monotonic() + options.seconds, 0, 0, 0
     for seed in itertools.count(options.seed):
         if time.monotonic() > end:
