@@ -6,7 +6,9 @@ it from a `rewriter.plan.nodes.JoinNode` and the schemas that Spark reports for 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .checks import Band, EdgeSpec
@@ -202,7 +204,8 @@ class Options:
     pairs
         Whether hubs are stored once a match instead of with a pack (for comparison).
     grid
-        For ``matrix``: the shares along each dimension; empty for one dimension of all units.
+        For ``matrix``: the shares along each dimension; empty for one dimension of all units. With subgroups: the units
+        of each, if they are not as many in all.
     ranges
         The dimensions of a grid, or the one of subgroups, along which rows go by ranges of values.
     order
@@ -287,11 +290,15 @@ class Branch:
 
 
 class Block(NamedTuple):
-    """The units of one layout, the first of their slots, and of cells how many there are along each dimension."""
+    """The units of one layout, the first of their slots, and how they are laid out.
+
+    The shape is, of cells, how many there are along each dimension; of subgroups with units of their own number, how
+    many each has.
+    """
 
     units: int
     base: int = 0
-    grid: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
 
     @property
     def slots(self) -> range:
@@ -469,14 +476,23 @@ class JoinSpec:
 
     def in_layout(self, block: Block) -> JoinSpec:
         """Return the join as if this layout were the only one."""
-        ranges = tuple(replace(one, shares=block.grid[one.axis]) for one in self.options.ranges) if block.grid else ()
-        options = replace(self.options, grid=block.grid, ranges=ranges or self.options.ranges)
+        ranges = self.options.ranges
+        if block.shape and self.subgroups == 1:
+            ranges = tuple(replace(one, shares=block.shape[one.axis]) for one in ranges)
+        options = replace(self.options, grid=block.shape, ranges=ranges)
         return replace(self, units=block.units, base=block.base, earlier=(), lead=None, options=options)
 
-    @property
-    def group_units(self) -> int:
-        """Units in one subgroup."""
-        return self.units // (self.subgroups or self.units)
+    def sizes(self, block: Block) -> tuple[int, ...]:
+        """Return how many units each subgroup of a layout has."""
+        count = self.subgroups or block.units
+        return block.shape if self.subgroups > 1 and block.shape else (block.units // count,) * count
+
+    def subgroup_of(self, slot: int) -> tuple[int, range]:
+        """Return the number of a slot's subgroup, and the slots that it has in its layout."""
+        block = next(block for block in self.blocks if slot in block.slots)
+        ends = list(accumulate(self.sizes(block), initial=block.base))
+        number = bisect_right(ends, slot) - 1
+        return number, range(ends[number], ends[number + 1])
 
     def keep_for(self, rank: int) -> int | None:
         """Return how long a stored row of a stream is kept (microseconds of event time), None for ever."""

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from trijoin_sql.operators.spec import Block, JoinSpec, Options, Ranges, StreamSpec
 from trijoin_sql.operators.state.layout import History, laid_out
+from trijoin_sql.rewriter.plan.stored import Stored
 
 from trijoin_sql.errors import CheckpointMismatchError
-from trijoin_sql.running.checkpoint import SavedJoin, follow
+from trijoin_sql.running.checkpoint import SavedJoin, follow, groups_of
 from trijoin_sql.running.layouts import held_back_in_all
 from trijoin_sql.running.metrics import held_by_slot, join_keys
 
@@ -140,6 +141,20 @@ def test_joins_of_a_view_are_held_back_for_those_above_it_too() -> None:
     assert [one.held_back for one in held_back_in_all([top, middle, below, beside])] == [300, 320, 321, 4000]
 
 
+def test_subgroups_have_units_of_their_own() -> None:
+    """Scaling asks for them; as many units, asked for by hand, are those that there are."""
+    spec = replace(SPEC, subgroups=2, units=4)
+    (uneven,) = follow([SavedJoin(spec.fingerprint, History(((0, 4),)))], [spec], [5], 7, shapes=[(4, 1)])
+    assert uneven.history.entries == ((0, 4), (7, 5, 4, 4, 1))
+    assert SavedJoin.from_dict(uneven.to_dict()) == uneven
+    (same,) = follow([uneven], [spec], [5], 9)
+    assert same.history == uneven.history
+    (moved,) = follow([uneven], [spec], [5], 9, shapes=[(2, 3)])
+    assert moved.history.entries[-1] == (9, 5, 9, 2, 3)
+    (even,) = groups_of([replace(uneven, stored=(Stored(("r", "s"), "biclique"),))])
+    assert even.units == 4, "five cannot be divided by two in a plan"
+
+
 def test_a_checkpoint_with_units_in_its_fingerprint_goes_on() -> None:
     """Older versions wrote them, and the grid of cells."""
     spec = replace(SPEC, subgroups=0, units=4)
@@ -147,17 +162,19 @@ def test_a_checkpoint_with_units_in_its_fingerprint_goes_on() -> None:
     assert layouts(follow(old, [spec], [2], 7)) == [((0, 2),)]
     assert layouts(follow(old, [spec], [4], 7)) == [((0, 2), (7, 4, 2))]
     options = Options(grid=(4, 1), ranges=(Ranges(1, 1, 0, "c0", 8, floats=False, bands=()),))
-    cells = replace(spec, scheme="matrix", elastic=False, fingerprint="scheme: matrix", options=options)
+    cells = replace(spec, scheme="matrix", elastic=False, fingerprint="scheme: matrix", options=options, subgroups=1)
     written = "scheme: matrix\nunits: 6\nsubgroups: 1\noption grid: 2x3"
     saved = SavedJoin.from_dict({"fingerprint": written, "layouts": [[0, 6]], "stored": []})
     (join,) = follow([saved], [cells], [6], 7)
     assert SavedJoin.from_dict(join.to_dict()) == join
     told = laid_out(cells, join.history, 7, tuple(join.told()["grid"]))
     assert (told.units, told.options.grid, told.options.ranges[0].shares) == (6, (2, 3), 3)
-    (changed,) = follow([join], [cells], [5], 7, grids=[(4, 1)])
+    (changed,) = follow([join], [cells], [5], 7, shapes=[(4, 1)])
     assert changed.history.entries == ((0, 6), (7, 4, 6, 4, 1)), "as many as the grid has"
     assert SavedJoin.from_dict(changed.to_dict()) == changed
     told = laid_out(cells, changed.history, 7, changed.grid)
     assert (told.options.grid, told.earlier, told.lead) == ((4, 1), (Block(6, 0, (2, 3)),), Block(6, 0, (2, 3)))
+    (again,) = follow([changed], [cells], [4], 9, shapes=[(2, 2)])
+    assert again.history == changed.history, "as many cells are the same cells"
     with pytest.raises(CheckpointMismatchError, match="units was 6 and is now 4; rows that are kept for ever"):
-        follow([join], [replace(cells, bounds=())], [4], 7, grids=[(4, 1)])
+        follow([join], [replace(cells, bounds=())], [4], 7, shapes=[(4, 1)])

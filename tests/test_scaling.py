@@ -12,7 +12,7 @@ from trijoin_sql.errors import InvalidSettingError
 from trijoin_sql.running.layouts import Running
 from trijoin_sql.running.listener import LayoutListener
 from trijoin_sql.running.scaled_query import ScaledQuery
-from trijoin_sql.running.scaling import Scaler, ScalingPolicy
+from trijoin_sql.running.scaling import Decision, Scaler, ScalingPolicy
 from trijoin_sql.running.stopping import end_after_batch
 
 POLICY = ScalingPolicy(capacity=100, decisions=3, most=12)
@@ -56,6 +56,12 @@ def test_limits(units: int, load: int, wanted: int) -> None:
 def test_what_is_kept_for_ever_does_not_shrink() -> None:
     assert told(Scaler(POLICY, shrinks=False), 4, [10] * 3) == [(4, 0, False)] * 3
     assert told(Scaler(POLICY, shrinks=False), 4, [360] * 3)[-1] == (6, 3, True)
+
+
+def test_a_subgroup_leaves_room_for_the_others() -> None:
+    """003 section 5 decides on each by itself; the most units are those of all."""
+    assert Scaler(POLICY, 1).decide(0, 2, [500], others=3).wanted == 9
+    assert Scaler(POLICY, 1).decide(0, 2, [500], others=8) == Decision(0, 2, 2.5, 4, 1, False, subgroup=1)
 
 
 def test_cells_double_and_halve() -> None:

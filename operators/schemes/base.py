@@ -136,7 +136,7 @@ def owned(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.Reco
 
 def routed(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
     """Return the rows that a unit stores, with their route."""
-    if spec.group_units == 1 and slot in spec.blocks[0].slots:
+    if slot in spec.blocks[0].slots and len(spec.subgroup_of(slot)[1]) == 1:
         return rows
     return rows.take(pa.array(mine(spec, rank, rows, slot)))
 
@@ -145,10 +145,11 @@ def mine(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: int) -> Int64s:
     """Return the numbers of the rows that unit ``slot`` stores."""
     if slot not in spec.blocks[0].slots:  # of an earlier layout: it sees rows, for what it stores, but stores no more
         return np.zeros(0, np.int64)
-    if spec.group_units == 1:
+    _, subgroup = spec.subgroup_of(slot)
+    if len(subgroup) == 1:
         return np.arange(rows.num_rows)
     route = values(rows.column(spec.streams[rank].route))
-    return np.flatnonzero(np.mod(route, spec.group_units) == (slot - spec.base) % spec.group_units)
+    return np.flatnonzero(np.mod(route, len(subgroup)) == subgroup.index(slot))
 
 
 def kept(spec: JoinSpec, rank: int, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -73,7 +73,7 @@ def partner_slots(spec: JoinSpec, slot: int) -> Sequence[int]:
     home = next(block for block in spec.blocks if slot in block.slots)
     unit = slot - home.base
     if spec.subgroups:
-        return _slots_of(spec, spec.subgroups, unit // (home.units // spec.subgroups))
+        return _slots_of(spec, spec.subgroups, spec.subgroup_of(slot)[0])
     found = (
         range(block.base + unit % gcd(home.units, block.units), block.slots.stop, gcd(home.units, block.units))
         for block in spec.blocks
@@ -83,8 +83,9 @@ def partner_slots(spec: JoinSpec, slot: int) -> Sequence[int]:
 
 def _slots_of(spec: JoinSpec, count: int, subgroup: int) -> Sequence[int]:
     """Return the slots of a subgroup in all layouts that have this many."""
-    sizes = {block: block.units // count for block in spec.blocks if count == (spec.subgroups or block.units)}
-    return sorted({block.base + subgroup * size + unit for block, size in sizes.items() for unit in range(size)})
+    sizes = {block: spec.sizes(block) for block in spec.blocks if count == (spec.subgroups or block.units)}
+    first = {block: block.base + sum(some[:subgroup]) for block, some in sizes.items()}
+    return sorted({first[block] + unit for block, some in sizes.items() for unit in range(some[subgroup])})
 
 
 def _by_subgroup(spec: JoinSpec, rank: int, rows: pa.RecordBatch, count: int) -> Iterator[tuple[int, Int64s | None]]:
@@ -271,8 +272,8 @@ def _first_of_its_units(spec: JoinSpec, rank: int, rows: pa.RecordBatch, slot: i
     if not spec.options.ranges:
         return stored
     (ranges,) = spec.options.ranges
-    ranges = replace(ranges, shares=spec.units // spec.group_units)
-    first = _where_first([ranges], rank, rows, {ranges.axis: (slot - spec.base) // spec.group_units})
+    ranges = replace(ranges, shares=spec.subgroups or spec.units)
+    first = _where_first([ranges], rank, rows, {ranges.axis: spec.subgroup_of(slot)[0]})
     return np.intersect1d(stored, first, assume_unique=True)
 
 
@@ -289,7 +290,7 @@ def _spread_in_grid(spec: JoinSpec, rank: int) -> bool:
 TO_GROUPS = Routing(
     broadcast,
     _first_of_its_units,
-    lambda spec, rank: spec.streams[rank].alike and spec.group_units > 1,
+    lambda spec, rank: spec.streams[rank].alike and max(spec.sizes(spec.blocks[0])) > 1,
     lambda spec, rank: True,
 )
 

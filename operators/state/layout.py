@@ -51,8 +51,8 @@ class History:
     Parameters
     ----------
     entries
-        ``(first micro-batch, units, first slot)``, in order, and of cells how many there are along each dimension; the
-        slot is left out where it is 0 and last.
+        ``(first micro-batch, units, first slot)`` and the shape of a `Block`, in order; the slot is left out where it
+        is 0 and last.
     since
         ``(micro-batch, first)``: after that micro-batch no layout before the entry with this first micro-batch held
         anything.
@@ -89,8 +89,8 @@ class History:
         """Return what decided the layouts of micro-batches up to one."""
         return History(tuple(entry for entry in self.entries if entry[0] <= batch) or self.entries[:1])
 
-    def changed(self, batch: int, units: int, *, apart: bool = False, grid: tuple[int, ...] = ()) -> History:
-        """Return the history with another number of units from a micro-batch on that has not been planned yet.
+    def changed(self, batch: int, units: int, *, apart: bool = False, shape: tuple[int, ...] = ()) -> History:
+        """Return the history with other units from a micro-batch on that has not been planned yet.
 
         Parameters
         ----------
@@ -98,8 +98,8 @@ class History:
             The micro-batch, and the units.
         apart
             Whether each layout has slots of its own.
-        grid
-            Of cells, how many there are along each dimension.
+        shape
+            Of a `Block`; without one, as many units are the same units.
         """
         kept = replace(
             self,
@@ -108,10 +108,10 @@ class History:
         )
         if not kept.entries:
             return History(((batch, units),))
-        if kept.entries[-1][1] == units:
+        if kept.entries[-1][1] == units and shape in ((), kept.entries[-1][3:]):
             return kept
         base = _free(kept.at(batch), units) if apart else 0
-        entry = (batch, units, base, *grid) if base or grid else (batch, units)
+        entry = (batch, units, base, *shape) if base or shape else (batch, units)
         return replace(kept, entries=(*kept.entries, entry))
 
     def passed(self, batch: int, times: Mapping[int, tuple[int, int]], following: int) -> History:
@@ -184,7 +184,7 @@ def laid_out(spec: JoinSpec, history: History, batch: int, grid: tuple[int, ...]
     If the units are cells, ``grid`` has the shares of those along each dimension that the checkpoint began with.
     """
     lead, *blocks = (
-        block if block.grid else block._replace(grid=grid) for block in (history.lead(batch), *history.at(batch))
+        block if block.shape else block._replace(shape=grid) for block in (history.lead(batch), *history.at(batch))
     )
     newest = spec.in_layout(blocks[0])
     if len(blocks) == 1:

@@ -110,7 +110,10 @@ class Output:
         if self.spec.settles:  # its pairs are no input of the query
             inputs.pop(self.spec.streams[1].alias)
         reached = len({slot for block in self.spec.blocks for slot in block.slots})
-        units = {"units": self.spec.units, "slots": reached}
+        units: dict[str, Any] = {"units": self.spec.units, "slots": reached}
+        if self.spec.subgroups > 1:
+            units["subgroup"] = self.spec.subgroup_of(slot)[0]
+            units["subgroups"] = self.spec.sizes(self.spec.blocks[0])
         report = {"slot": slot, **units, **total, "inputs": inputs, "watermark": watermark}
         if edges := sum((Counter(tally.get(EDGES, {})) for tally in tallies), Counter()):
             report[EDGES] = edges

@@ -46,7 +46,8 @@ class Changing(Cells):
         if self.number and self.random.random() < 0.2:
             grid = tuple(1 if share == 1 else self.random.randrange(1, 4) for share in self.grids())
             units = prod(grid)
-            self.history = self.history.changed(self.number, units, apart=True, grid=grid)
+            same = self.history.at(self.number)[0].units == units
+            self.history = self.history.changed(self.number, units, apart=True, shape=() if same else grid)
         before = self.history.at(self.number)
         self.spec = laid_out(self.planned, self.history, self.number, self.first)
         self.forgotten += max(self.layouts - len(before), 0)
@@ -138,7 +139,7 @@ def test_a_layout_is_forgotten_while_rows_come() -> None:
     model, layouts = test_outer_life.Model(spec, "range", -30_000, 0), []
     for number in range(12):
         if number == 3:
-            cells.history = cells.history.changed(3, 4, apart=True, grid=(4, 1))
+            cells.history = cells.history.changed(3, 4, apart=True, shape=(4, 1))
         now = START + 20_000 * number
         rows = [Row(rank, 10 * number + at, at, 0, now + at, 37 * at, number) for rank in (0, 1) for at in range(6)]
         wanted = model.batch(rows, now - 1 if number else 0)

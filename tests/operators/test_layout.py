@@ -170,7 +170,8 @@ def relaid(spec: JoinSpec, seed: int, *, apart: bool = True) -> tuple[Run, Count
         if number and random.random() < 0.3:
             least = 1 if spec.bounded else run.history.at(number)[0].units // step
             wanted = step * random.randrange(least, least + 3)
-            run.history = run.history.changed(number, wanted, apart=apart)
+            shape = tuple(random.randrange(1, 4) for _ in range(step)) if step > 1 and random.random() < 0.7 else ()
+            run.history = run.history.changed(number, sum(shape) or wanted, apart=apart, shape=shape)
         watermark = 10 * number - 1 if spec.bounded else 0
         if (
             random.random() < 0.25
@@ -231,6 +232,9 @@ def test_a_pack_goes_where_its_key_may_be() -> None:
     assert partner_slots(spec, 11) == [0, 1, 2, 3, 5, 8, 11]
     spec = replace(spec, subgroups=2, units=4, earlier=(Block(6, 4),))
     assert partner_slots(spec, 2) == partner_slots(spec, 8) == [2, 3, 7, 8, 9]
+    spec = replace(spec, earlier=(Block(6, 4, (1, 5)),))
+    assert partner_slots(spec, 2) == partner_slots(spec, 5) == [2, 3, 5, 6, 7, 8, 9]
+    assert partner_slots(spec, 0) == partner_slots(spec, 4) == [0, 1, 4]
 
 
 @pytest.mark.parametrize("scheme", ["symmetric", "semi_symmetric", "biclique", "tree", "non_materializing"])

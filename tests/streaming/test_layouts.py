@@ -328,6 +328,58 @@ def test_units_follow_the_load(tables: Tables, tmp_path: Path, written: str) -> 
     assert sum(found.values(), bag([])) == in_batch(tables, sql)
 
 
+@pytest.mark.rare
+@pytest.mark.usefixtures("scaling")
+def test_each_subgroup_follows_its_own_load(tables: Tables, tmp_path: Path) -> None:
+    """003 section 5: the subgroup of a heavy key gets units, the other one keeps its one; the same results as in batch.
+
+    After that a query has what the checkpoint has, unless a hand asks for others.
+    """
+    random, checkpoint = Random(3), tmp_path / "checkpoint"
+    sql = f"SELECT /*+ ROUTING('contrand', 2), UNITS(2) */ r.id, s.id FROM r JOIN s ON r.x = s.x AND {RS}"
+
+    def more(batch: int, count: int = 120) -> None:
+        for name in "rs":
+            some = rows(random, batch, count)
+            heavy = [row | {"x": 3} if random.random() < 0.9 else row for row in some]
+            tables.add(name, heavy, ARROW)
+
+    for batch in range(5):
+        more(batch)
+    found: dict[int, Bag] = {}
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(tables.spark)
+    writer = tj.sql(sql).writeStream.foreachBatch(lambda frame, batch: found.update({batch: bag(frame.collect())}))
+    query = tj.start(writer.trigger(processingTime="0 seconds"), str(checkpoint))
+    try:
+        for _ in range(400):
+            if query.awaitTermination(0.3) or query.restarts:
+                break
+    finally:
+        query.stop()
+    assert query.restarts >= 1
+    ((_, said),) = query.decisions.items()
+    confirmed = {one.subgroup: one.wanted for one in said if one.confirmed}
+    (heavy,) = confirmed
+    first, second = kept(checkpoint)["layouts"][:2]
+    assert first == [0, 2]
+    assert second[1] == second[3 + heavy] + 1, "the other subgroup keeps its unit"
+    assert second[3 + heavy] == confirmed[heavy] > 1
+    tables.spark.conf.set("spark.trijoin.scaling.enabled", "false")
+    for number, units in enumerate((None, 6, None), start=5):
+        more(number, 8)
+        tables.use(streaming=True)
+        tj = trijoin_sql.TriJoinSession.create(tables.spark)
+        before = kept(checkpoint)["layouts"]
+        with tj.resuming(str(checkpoint)):
+            frame = tj.sql(sql.replace(", UNITS(2)", "" if units is None else f", UNITS({units})"))
+        writer = frame.writeStream.foreachBatch(lambda frame, batch: found.update({batch: bag(frame.collect())}))
+        writer.trigger(availableNow=True).option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+        layouts = kept(checkpoint)["layouts"]
+        assert layouts == before if units is None else layouts[-1][1] == units
+    assert sum(found.values(), bag([])) == in_batch(tables, sql)
+
+
 JOB = """
 SET spark.trijoin.scaling.unitBytes = 12k;
 CREATE STREAM r (id BIGINT, x INT, ts TIMESTAMP) USING parquet OPTIONS (path '{home}/tables/r', maxFilesPerTrigger '1')

@@ -374,8 +374,11 @@ def scaling_sentences(live: Live) -> list[str]:
             f"scaling is on: another number of units, {most:.0f} at most, when more than {upper} or less than {lower} "
             f"of {byte_size(size)} a unit are used, {count(int(times), 'micro-batch')} in a row"
         )
-    if live.scaling and isinstance(said := live.scaling[-1], dict):
-        text = f"scaling, micro-batch {said['batch']}: {_number(said, 'load'):.0%} of the units' capacity is used"
+    decisions = [one for one in live.scaling if isinstance(one, dict)]
+    for said in (one for one in decisions if one["batch"] == decisions[-1]["batch"]):
+        whose = "" if said.get("subgroup") is None else f" of subgroup {said['subgroup']}"
+        used = f"{_number(said, 'load'):.0%} of the units' capacity is used"
+        text = f"scaling{whose}, micro-batch {said['batch']}: {used}"
         if said["wanted"] == said["units"]:
             found.append(f"{text}, {said['units']} units are right")
         else:

@@ -100,7 +100,7 @@ def follow(
     batch: int,
     watermark: int = 0,
     *,
-    grids: Sequence[tuple[int, ...]] = (),
+    shapes: Sequence[tuple[int, ...]] = (),
     real_time: bool = False,
 ) -> list[SavedJoin]:
     """Return the joins of a query that starts on a checkpoint.
@@ -115,8 +115,9 @@ def follow(
         The first micro-batch that has not been planned. One that was planned and has not finished keeps its layout.
     watermark
         The furthest watermark of the checkpoint, in milliseconds.
-    grids
-        Of cells, how many there are along each dimension in so many units.
+    shapes
+        Of cells, how many there are along each dimension in so many units; of subgroups, the units that each should
+        have.
     real_time
         Whether they run under the trigger ``realTime``.
 
@@ -142,16 +143,17 @@ def follow(
             change += f". {APART}"
         raise CheckpointMismatchError("of this query", change)
     joins = []
-    for join, spec, wanted, grid in zip(saved, specs, units, grids or [()] * len(specs), strict=True):
+    for join, spec, wanted, shape in zip(saved, specs, units, shapes or [()] * len(specs), strict=True):
         if not is_same(join.fingerprint, spec.fingerprint):
             raise CheckpointMismatchError("of this query", _difference(join, spec))
         old = join.history.at(batch - 1)[0].units
-        if grid and wanted != old:
-            wanted = prod(grid)  # some are divided along no dimension
+        if spec.subgroups == 1 and shape:
+            wanted = wanted if wanted == old else prod(shape)  # some are divided along no dimension
+            shape = () if wanted == old else shape
         why = obstacle(spec, old, wanted, real_time=real_time)
         if why is not None:
             raise CheckpointMismatchError("of this query", f"units was {old} and is now {wanted}; {why}")
-        history = join.history.changed(batch, wanted, apart=spec.has_own_slots, grid=grid)
+        history = join.history.changed(batch, wanted, apart=spec.has_own_slots, shape=shape)
         # an older version may have written less
         joins.append(replace(join, fingerprint=spec.fingerprint, history=history).turned(spec.held_back, watermark))
     return joins
@@ -208,9 +210,13 @@ def stored_groups(spark: SparkSession, checkpoint: str) -> tuple[Stored, ...]:
 
 def groups_of(joins: Sequence[SavedJoin]) -> tuple[Stored, ...]:
     """Return the groups that joins run, with the units in which their rows are stored last."""
-    return tuple(
-        replace(stored, units=stored.units or join.history.entries[-1][1]) for join in joins for stored in join.stored
-    )
+    return tuple(replace(stored, units=stored.units or _plannable(join)) for join in joins for stored in join.stored)
+
+
+def _plannable(join: SavedJoin) -> int:
+    """Return the units in which a join's rows are stored last; of uneven subgroups, what a hint can ask for."""
+    _, units, *more = join.history.entries[-1]
+    return units if join.grid else units - units % max(len(more[1:]), 1)
 
 
 def group_of(fingerprint: str) -> Stored:

@@ -56,10 +56,13 @@ class Registered:
 
     @property
     def keeps_units(self) -> bool:
-        """Whether it runs in the units of its checkpoint unless the user asks for others: where cost chose those, and
-        where they cannot change, or with rows that are stored twice for a while.
+        """Whether it runs in the units of its checkpoint unless the user asks for others.
+
+        That is where cost or the checkpoint chose those, and where they cannot change, or with rows that are stored
+        twice for a while.
         """
-        return self.units_from == "cost" or not (self.spec.elastic or self.units_from in ("the hint", "the setting"))
+        chosen = self.units_from in ("the hint", "the setting")
+        return self.units_from in ("cost", "the checkpoint") or not (self.spec.elastic or chosen)
 
     def grid(self, units: int) -> tuple[int, ...]:
         """Return how many cells there are along each dimension in so many units; none if these are no cells."""

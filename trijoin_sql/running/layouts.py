@@ -31,11 +31,14 @@ from .real_time import OF_MICRO_BATCHES, OF_REAL_TIME
 from .recovery import results_of_another
 
 #: Units that a query should have from its next start on, by the query's id.
-_wanted: dict[str, dict[str, int]] = {}
+_wanted: dict[str, dict[str, tuple[int, ...]]] = {}
 
 
-def want_units(query: StreamingQuery, units: Mapping[str, int]) -> None:
-    """Set the units that the joins of a query (by name) have from its next start on; none takes that back."""
+def want_units(query: StreamingQuery, units: Mapping[str, tuple[int, ...]]) -> None:
+    """Set the units of each subgroup that the joins of a query (by name) have from its next start on.
+
+    Without subgroups that is one number. None at all takes that back.
+    """
     if units:
         _wanted[query.id] = dict(units)
     else:
@@ -137,11 +140,12 @@ def begin(
         lacks = f"it has micro-batches and no folder {FOLDER}, as of queries without our joins, or on Connect"
         lacks += f". {APART}" if any(spec.join == "mixed" for spec in specs) else ""
         raise CheckpointMismatchError(file.root, lacks)
-    units = [spec.units for spec in specs] if real_time else _units(spark, query.id, registered, saved)
-    grids = [one.grid(count) for one, count in zip(registered, units, strict=True)]
+    sizes = [(spec.units,) for spec in specs] if real_time else _units(spark, query.id, registered, saved)
+    units = list(map(sum, sizes))
+    shapes = [one.grid(sum(own)) or (own if len(own) > 1 else ()) for one, own in zip(registered, sizes, strict=True)]
     watermarks = _watermarks(execution, spark.version)
     watermark = max(watermarks.values(), default=0)
-    found = follow(saved, specs, units, batch, watermark, grids=grids, real_time=bool(real_time))
+    found = follow(saved, specs, units, batch, watermark, shapes=shapes, real_time=bool(real_time))
     found = [recorded(join, one.stored) for join, one in zip(found, registered, strict=True)]
     if found != saved or not file.of_this_spark or file.in_real_time != bool(real_time):
         file.in_real_time = bool(real_time)
@@ -150,17 +154,19 @@ def begin(
     return Running(query.runId, file, dict(zip(joins, found, strict=True)), watermarks, properties, execution, batch)
 
 
-def _units(spark: SparkSession, query_id: str, joins: Sequence[Registered], saved: Sequence[SavedJoin]) -> list[int]:
-    """Return the units that joins should have: the requested ones, else those of the query when it begins."""
+def _units(
+    spark: SparkSession, query_id: str, joins: Sequence[Registered], saved: Sequence[SavedJoin]
+) -> list[tuple[int, ...]]:
+    """Return the units that joins should have: the requested ones, by subgroup, else those that the query has."""
     wanted = _wanted.pop(query_id, {})
-    units = [one.spec.units for one in joins]
+    sizes: list[tuple[int, ...]] = [(one.spec.units,) for one in joins]
     if len(saved) == len(joins):  # the choice of cost gives way, and so does any other where scaling is on
         scaled = spark_flag(settings_of(spark), SCALING_ENABLED)
-        units = [
-            old.history.entries[-1][1] if scaled or one.keeps_units else one.spec.units
-            for old, one in zip(saved, joins, strict=True)
-        ]
-    return [wanted.get(one.spec.name, own) for one, own in zip(joins, units, strict=True)]
+        for number, (old, one) in enumerate(zip(saved, joins, strict=True)):
+            if scaled or one.keeps_units:
+                _, units, *more = old.history.entries[-1]
+                sizes[number] = (one.spec.subgroups > 1 and tuple(more[1:])) or (units,)
+    return [wanted.get(one.spec.name, own) for one, own in zip(joins, sizes, strict=True)]
 
 
 def _next_batch(execution: Any, checkpoint: str) -> int:

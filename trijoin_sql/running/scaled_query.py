@@ -70,9 +70,9 @@ class ScaledQuery:
         self.restarts = 0
         self._batch = -1
         self._ending: Any = None
-        self._wanted: dict[str, int] = {}
-        self._scalers: dict[str, Scaler] = {}
-        self._loads: dict[str, dict[int, int]] = {}
+        self._wanted: dict[str, tuple[int, ...]] = {}
+        self._scalers: dict[tuple[str, int | None], Scaler] = {}
+        self._loads: dict[str, dict[int, tuple[int | None, int]]] = {}
         self._decisions: dict[str, deque[Decision]] = {}
 
     def _run(self) -> StreamingQuery:
@@ -87,7 +87,7 @@ class ScaledQuery:
         return self._ending is not None or self.query.isActive
 
     def __str__(self) -> str:
-        last = {name: said[-1] for name, said in self._decisions.items() if said}
+        last = {(name, one.subgroup): one for name, said in self._decisions.items() for one in said}
         return ", ".join(f"{one.wanted} units at a load of {one.load:.0%} in {one.units}" for one in last.values())
 
     def settle(self) -> bool:
@@ -194,8 +194,8 @@ class ScaledQuery:
         self.restarts += 1
         return True
 
-    def _decide(self, progress: Any) -> dict[str, int]:
-        """Return the wanted units, by join, where the policy has decided."""
+    def _decide(self, progress: Any) -> dict[str, tuple[int, ...]]:
+        """Return the wanted units, by join and subgroup, where the policy has decided."""
         assert self.policy is not None
         wanted = {}
         for key, row in (progress.observedMetrics or {}).items():
@@ -208,12 +208,17 @@ class ScaledQuery:
             if in_cells and slots[0]["slots"] > slots[0]["units"]:  # most rows are kept twice until the change is over
                 continue
             loads = self._loads.setdefault(key, {})
-            loads.update({slot["slot"]: slot["state_bytes"] for slot in slots})
-            scaler = self._scalers.setdefault(
-                key, Scaler(self.policy, shrinks=spec.bounded, step=spec.subgroups or 1, doubles=in_cells)
-            )
-            decision = scaler.decide(progress.batchId, slots[0]["units"], loads.values())
-            self._decisions.setdefault(spec.name, deque(maxlen=_KEPT)).append(decision)
-            if decision.confirmed:
-                wanted[spec.name] = decision.wanted
+            loads.update({slot["slot"]: (slot.get("subgroup"), slot["state_bytes"]) for slot in slots})
+            sizes = slots[0].get("subgroups", [slots[0]["units"]])
+            said = []
+            for number, units in enumerate(sizes):
+                subgroup = number if "subgroups" in slots[0] else None
+                scaler = self._scalers.setdefault(
+                    (key, subgroup), Scaler(self.policy, subgroup, shrinks=spec.bounded, doubles=in_cells)
+                )
+                held = [size for owner, size in loads.values() if owner == subgroup]
+                said.append(scaler.decide(progress.batchId, units, held, sum(sizes) - units))
+            self._decisions.setdefault(spec.name, deque(maxlen=_KEPT)).extend(said)
+            if any(one.confirmed for one in said):
+                wanted[spec.name] = tuple(one.wanted if one.confirmed else one.units for one in said)
         return wanted

@@ -92,8 +92,10 @@ class Decision:
     ----------
     batch
         The micro-batch.
+    subgroup
+        The number of the subgroup that is decided on (003 section 5: each by itself), None if there are none.
     units
-        The number of units before.
+        The number of its units before.
     load
         The used share of their capacity (the paper's tau).
     wanted
@@ -110,35 +112,48 @@ class Decision:
     wanted: int
     streak: int
     confirmed: bool
+    subgroup: int | None = None
 
 
 class Scaler:
-    """Applies a policy to one join, micro-batch by micro-batch; what is kept for ever does not shrink.
+    """Applies a policy to the units of one join or subgroup, micro-batch by micro-batch.
 
-    Units come and go in steps: one for each subgroup (003 section 5), all of which hold about as much. Cells of a grid
-    double and halve, for other numbers divide few dimensions.
+    What is kept for ever does not shrink. Cells of a grid double and halve, for other numbers divide few dimensions.
     """
 
-    def __init__(self, policy: ScalingPolicy, *, shrinks: bool = True, step: int = 1, doubles: bool = False) -> None:
-        self.policy, self.shrinks, self.step, self.doubles = policy, shrinks, step, doubles
+    def __init__(
+        self, policy: ScalingPolicy, subgroup: int | None = None, *, shrinks: bool = True, doubles: bool = False
+    ) -> None:
+        self.policy, self.subgroup, self.shrinks, self.doubles = policy, subgroup, shrinks, doubles
         self._sign, self._streak = 0, 0
 
-    def decide(self, batch: int, units: int, loads: Iterable[int]) -> Decision:
-        """Decide after a micro-batch; ``loads`` are the bytes that each unit holds, including retired units."""
+    def decide(self, batch: int, units: int, loads: Iterable[int], others: int = 0) -> Decision:
+        """Decide after a micro-batch.
+
+        Parameters
+        ----------
+        batch, units
+            The micro-batch, and the units in it.
+        loads
+            The bytes that each unit holds, including retired ones.
+        others
+            Units of other subgroups.
+        """
         policy, total = self.policy, sum(loads)
         load, wanted = total / (units * policy.capacity), units
         if load > policy.upper or (load < policy.lower and self.shrinks):
-            steps = math.ceil(total / (policy.target * policy.capacity * self.step))
-            steps, most = max(steps, 1), max(policy.most // self.step, 1)
+            wanted = max(math.ceil(total / (policy.target * policy.capacity)), 1)
+            most = max(policy.most - others, 1)
             if self.doubles:
-                steps, most = 1 << (steps - 1).bit_length(), 1 << most.bit_length() - 1
-            wanted = self.step * min(steps, most)
+                wanted, most = 1 << (wanted - 1).bit_length(), 1 << most.bit_length() - 1
+            wanted = min(wanted, most)
             if (wanted > units) != (load > policy.upper):  # limited, or rounded back to the current number
                 wanted = units
         sign = (wanted > units) - (wanted < units)
         self._streak = self._streak + 1 if sign and sign == self._sign else abs(sign)
         self._sign = sign
-        decision = Decision(batch, units, load, wanted, self._streak, self._streak >= policy.decisions)
+        confirmed = self._streak >= policy.decisions
+        decision = Decision(batch, units, load, wanted, self._streak, confirmed, self.subgroup)
         if decision.confirmed:
             self._sign, self._streak = 0, 0
         return decision
