@@ -193,6 +193,11 @@ def test_shorten_counts_columns() -> None:
             "micro-batch 9: 90% of the units' capacity is used, 6 units are wanted instead of 4 (2 times in a row)",
         ),
         (
+            {"units": 5, "slots": 9},
+            {"batch": 9, "load": 0.9, "units": 4, "wanted": 6, "streak": 1, "subgroup": 1},
+            "scaling of subgroup 1, micro-batch 9: 90% of the units' capacity is used, 6 units are wanted instead of 4",
+        ),
+        (
             {"units": 4, "slots": 4},
             {"batch": 9, "load": 0.5, "units": 4, "wanted": 4, "streak": 0},
             "50% of the units' capacity is used, 4 units are right",
