@@ -332,7 +332,11 @@ class SlotState:
         self.chunks.updateValue((MANIFEST,), (self.manifest.to_bytes(),))
 
     def _due(self) -> int | None:
-        """Return when the next chunks expire (milliseconds), those of about one archive period at once."""
+        """Return when the next chunks expire (milliseconds), those of about one archive period at once.
+
+        That is later than the watermark. Spark calls a slot as soon as the watermark has reached its timer, in the same
+        micro-batch too, and then deletes the timer: one set anew for the same time would be gone with it.
+        """
         found = []
         for name, store in self.slot.stores.items():
             kept = store.life.keep_for
@@ -344,7 +348,7 @@ class SlotState:
                 found.append(-(-(min(newest) + kept) // period) * period // 1000 + 1)
             due = store.next_due(self.manifest.watermark)
             if due is not None:
-                found.append(-(-due // 1000) - 1)  # Spark calls when the watermark is later than a timer
+                found.append(-(-due // 1000))
         return max(min(found), 1) if found else None  # rows from before 1970 go when there is a watermark at all
 
     def size(self) -> dict[str, int]:

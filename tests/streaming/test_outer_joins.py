@@ -297,6 +297,26 @@ def test_a_join_beside_takes_nothing_back_of_what_is_held_back(spark: SparkSessi
     assert marks[0] == marks[1]
 
 
+def earlier(one: str, other: str, by: int) -> str:
+    return f"{one}.ts BETWEEN {other}.ts - INTERVAL {by} SECONDS AND {other}.ts"
+
+
+def test_a_watermark_that_stops_just_before_rows_are_due(spark: SparkSession, tmp_path: Path) -> None:
+    """A join of Spark's ends its watermark in 999 milliseconds. The slot is not called then, and not forgotten."""
+    tables = Tables(spark, tmp_path)
+    row = last_row(0) | {"k": 1}
+    at = [START + datetime.timedelta(seconds=seconds) for seconds in (40, 40 + 35 + DELAY, 86_400)]
+    for name, keys in (("r", (1, 2, 3)), ("s", (1, 4, 5)), ("t", (6, 7, 8))):  # one pair of r and s, and no t for it
+        pieces = [[row | {"id": number, "k": key, "ts": at[number]}] for number, key in enumerate(keys)]
+        tables.create(name, pieces, SCHEMA, ARROW, lambda frame: frame.withWatermark("ts", f"{DELAY} seconds"))
+    spark_joins = f"SELECT /*+ NO_TRIJOIN */ r.* FROM r JOIN s ON r.k = s.k AND {earlier('s', 'r', 35)}"
+    left = f"LEFT JOIN t ON q.x * t.x < 0 AND {earlier('t', 'q', 9)}"  # Spark tests pairs, another node settles q
+    sql = f"SELECT /*+ UNITS(4) */ q.id AS a, t.id AS b FROM ({spark_joins}) q {left}"
+    found, wanted = compared(spark, tables, tmp_path, sql)
+    assert found == wanted
+    assert sum(wanted.values()) == 1
+
+
 def test_what_comes_while_the_watermark_stands_still_comes_out_with_the_next_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
