@@ -22,6 +22,7 @@ from trijoin_sql.rewriter.pipeline import rewrite
 from trijoin_sql.rewriter.sql.declarations import read_script
 
 from trijoin_sql.errors import InvalidSettingError, UnavailableError
+from trijoin_sql.settings import WARM_BYTES
 
 from .bounded import Asked as Bound
 from .bounded import Kept, run_bounded
@@ -193,7 +194,12 @@ class Runner:
             write_files(WORKLOADS[name], folder, rows, batches, self.asked.seed)
         return folder
 
-    def _stream(self, point: Point, contender: Contender, settings: Settings, _: Experiment) -> list[Point]:
+    def _stream(self, point: Point, contender: Contender, settings: Settings, experiment: Experiment) -> list[Point]:
+        if experiment.warm is None:
+            self.session.spark.conf.unset(WARM_BYTES)
+        else:
+            rows = experiment.values[-1] if experiment.swept == "rows" else settings.rows
+            self.session.spark.conf.set(WARM_BYTES, str(round(experiment.warm * rows)))
         folder = self._files(contender.workload, settings.rows, settings.batches)
         engine, workload = engine_of(contender, settings.units), workload_of(contender, settings)
         before = self._shuffled()
