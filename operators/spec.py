@@ -347,6 +347,8 @@ class JoinSpec:
         If units put out groups and states instead of results.
     held_back
         By how much, in microseconds, Spark's watermark is behind the one by which units tell what is late.
+    behind
+        As in a `JoinNode`; in microseconds.
     turn
         Up to which of Spark's watermarks (milliseconds) an earlier run held back by another length, and by which.
     above
@@ -385,6 +387,7 @@ class JoinSpec:
     result_time: str | None = None
     aggregate: AggregateSpec | None = None
     held_back: int = 0
+    behind: int | None = None
     turn: tuple[int, int] | None = None
     above: tuple[str, ...] = ()
     join: Kind = "inner"
@@ -518,6 +521,10 @@ class JoinSpec:
         """Return by how much Spark's watermark (milliseconds) is behind the units' one, in microseconds."""
         return self.held_back if self.turn is None or watermark > self.turn[0] else self.turn[1]
 
+    def expiry_at(self, watermark: int) -> int:
+        """Return by which event time rows expire at one of Spark's watermarks (milliseconds), in microseconds."""
+        return watermark * 1000 + (self.held_back_at(watermark) if self.behind is None else -self.behind)
+
     @property
     def drops_late(self) -> bool:
         """Whether units drop rows that are late: those of a stateful operator are not."""
@@ -525,7 +532,7 @@ class JoinSpec:
 
     @property
     def has_stateful_input(self) -> bool:
-        """Whether rows of an input go by Spark's watermark, which is held back: what they join is kept for longer."""
+        """Whether a stateful operator, ours or Spark's, makes rows of an input."""
         return any(stream.stateful for stream in self.streams)
 
     @property

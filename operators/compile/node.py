@@ -264,6 +264,7 @@ def _spec(
         key=key,
         result_time=node.result_time,
         held_back=node.held_back,
+        behind=node.behind,
         join=node.join,
         settles=node.settles is not None,
     )

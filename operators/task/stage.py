@@ -80,7 +80,7 @@ class Watermarks:
     event_time
         Up to where all event times have come, in microseconds: Spark's may be held back for results that lag.
     expiry
-        By which rows expire, in microseconds: rows of a stateful input come behind Spark's own.
+        By which rows expire, in microseconds: rows of a stateful operator of Spark's come behind that.
     """
 
     spark: int
@@ -90,8 +90,9 @@ class Watermarks:
     @classmethod
     def of(cls, spec: JoinSpec, spark: int) -> Watermarks:
         """Return what a watermark of Spark's means to a join."""
-        event_time = spark * 1000 + spec.held_back_at(spark) if spark else 0
-        return cls(spark, event_time, spark * 1000 if spec.has_stateful_input else event_time)
+        if not spark:
+            return cls(0, 0, 0)
+        return cls(spark, spark * 1000 + spec.held_back_at(spark), spec.expiry_at(spark))
 
 
 @dataclass(slots=True)
@@ -277,7 +278,7 @@ class StageTask:
     @property
     def _lead(self) -> int:
         """How much the time by which rows expire is ahead of Spark's watermark, in milliseconds."""
-        return 0 if self.spec.has_stateful_input else self.spec.held_back // 1000
+        return (self.spec.held_back if self.spec.behind is None else -self.spec.behind) // 1000
 
     def _timer(self, due: int | None) -> int | None:
         """Return as a time of Spark's (milliseconds) when rows are due to expire."""

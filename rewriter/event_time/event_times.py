@@ -4,7 +4,8 @@ A result comes with its last row, and that row is above the units' watermark. It
 the closed bounds of the join allow: ``r.ts`` of a result lags by the bound of ``t(other) - t(r)``. Operators above it
 (a window, a deduplication, a Spark join, another group of ours) silently drop rows behind their watermark. So the
 watermarks of the join's inputs are held back by the lag. The units, which decide what is late and what expires, add the
-lag to Spark's watermark again.
+lag to Spark's watermark again. That of rows that an operator of Spark's makes cannot be held back: by how much such rows
+come behind it, above one join of ours or several, rows are kept longer (`JoinNode.behind`), and a window is refused.
 The latest time of a result's rows does not lag. Where the SELECT above a join says ``GREATEST(r.ts, s.ts, t.ts)`` over
 all event times, the join puts it out as a column of its own.
 
@@ -15,7 +16,7 @@ operator holds back until the watermark passes them (`plan.nodes.Scan.stateful`)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..options import Settings
 from ..plan.joins import PADDED, written
@@ -42,7 +43,12 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
             output = [(column.relation, column.column.lower()) for column in node.output]
             used = [at for at in output if _has(node, at) and (at in read or at in block.times.items)]
             used = [at for at in used if at[0] not in padded or not _waits_for(at, block, joins)]
-            found = {at: lag for at in used if (lag := _lag(node, at, settings)) is not None}
+            by_spark = block.times.grouped.union(*map(_read_by, joins))
+            found = {
+                at: lag
+                for at in used
+                if (lag := _lag(node, at, settings)) is not None and not (at in by_spark and _too_late(node, at))
+            }
             marked = list(found)
             if joins or block.times.distinct:  # an operator reads all columns: there Spark allows one event time
                 marked = [at for at in found if at in read] or sorted(found, key=lambda at: found[at])[:1]
@@ -63,7 +69,8 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
             return dataclasses.replace(node, stateful=True) if not node.stateful and joins_streams(node) else node
         if not isinstance(node, JoinNode):
             return node
-        return dataclasses.replace(node, event_times=carried.get(node.name, ()), held_back=held.get(node.name, 0))
+        times, by = carried.get(node.name, ()), held.get(node.name, 0)
+        return dataclasses.replace(node, event_times=times, held_back=by, behind=behind_of(node, held))
 
     return transform(plan, visit)
 
@@ -107,6 +114,47 @@ def _hold_back(node: Node, above: int, lags: dict[str, int], held: dict[str, int
         held[node.name] = max(above, held.get(node.name, 0))
     for below in node.inputs:
         _hold_back(below, above, lags, held, seen)
+
+
+def behind_of(node: JoinNode, held: Mapping[str, int] | None = None) -> int | None:
+    """Return by how much rows of a node's inputs may come behind Spark's watermark; see `JoinNode.behind`.
+
+    Rows of a stateful operator of Spark's do not come behind the watermark that Spark tells the operators above it.
+    What a join of ours makes of them lags, and no input's watermark can be held back for that.
+
+    Parameters
+    ----------
+    node
+        The node.
+    held
+        By how much watermarks are held back, by node. None if they are wherever the sources' could be.
+    """
+    before = 0 if held is None else held.get(node.name, 0)
+    known = [one for source in node.sources for one in _behind(source, source, held)]
+    return max((one for one in known if held is None or -one < before), default=None)
+
+
+def _behind(source: Node, below: Node, held: Mapping[str, int] | None) -> Iterator[int]:
+    """Yield by how much rows of what is below an input's own operators may come behind the watermark."""
+    if isinstance(below, JoinNode):
+        own = behind_of(below, held)
+        if own is not None or held is not None:
+            first = scans(source)[0]
+            alias = first.alias if first.time_of is None else first.time_of[0]
+            aliases = {alias}.intersection(below.graph.relations) or below.graph.relations
+            lag = max(time_lag(below, one) or 0 for one in aliases)
+            yield (-(held or {}).get(below.name, 0) if own is None else own) + -(-lag // 1000) * 1000
+    elif (isinstance(below, Join) and is_of_streams(below)) or (isinstance(below, Scan) and below.stateful):
+        yield 0
+    else:
+        for one in below.inputs:
+            yield from _behind(source, one, held)
+
+
+def _too_late(node: JoinNode, at: At) -> bool:
+    """Return whether a column of a node's results may come behind the watermark of Spark's operators above it."""
+    behind = behind_of(node)
+    return behind is not None and (behind > 0 or (node.pads and bool(lag_of(node, at[0]))))
 
 
 def _lag(node: JoinNode, at: At, settings: Settings) -> int | None:
@@ -192,7 +240,7 @@ def join_refusals(plan: Node, settings: Settings) -> tuple[Refusal, ...]:
             lost = [(at, node, inner) for at, node, inner in mine if not _passes(node, at, settings)]
             lost += [found for scan in scans(join) for found in _lost_inside(scan) if found[0] in read]
             for at, node, inner in lost:
-                reason = f"the {join.kind.upper()} JOIN by {'.'.join(at)} above a join of streams: {_why(inner)}"
+                reason = f"the {join.kind.upper()} JOIN by {'.'.join(at)} above a join of streams: {_why(node, inner)}"
                 found.append(Refusal(reason, _bounding_hint(node, inner), written(join.kind, None)))
     return tuple(dict.fromkeys(sorted(found, key=lambda one: one.reason)))
 
@@ -214,10 +262,15 @@ def _has(node: JoinNode, at: At) -> bool:
 
 
 def _passes(node: JoinNode, at: At, settings: Settings) -> bool:
-    return _has(node, at) and _lag(node, at, settings) is not None
+    return _has(node, at) and _lag(node, at, settings) is not None and not _too_late(node, at)
 
 
-def _why(at: At) -> str:
+def _why(node: JoinNode, at: At) -> str:
+    if lag_of(node, at[0]) is not None and _too_late(node, at):
+        return (
+            f"rows of {at[0]} that wait for a partner come behind the watermark, for an operator of Spark's below the "
+            "join has waited for it already"
+        )
     return f"nothing says how far {'.'.join(at)} lags behind when a joined row comes with the last of its rows"
 
 
@@ -225,7 +278,7 @@ def _reason(node: JoinNode, columns: Iterable[At], alone: At | None) -> str:
     names = ", ".join(f"{alias}.{name}" for alias, name in sorted(columns))
     reason = f"a window over {names} in append mode"
     if alone is not None and _has(node, alone):
-        return f"{reason}: {_why(alone)}"
+        return f"{reason}: {_why(node, alone)}"
     return f"{reason}: it is not the event time of an input, by which Spark closes windows"
 
 
@@ -234,6 +287,9 @@ def _hint(node: JoinNode, alone: At | None) -> str:
     without = next((scan for scan in below if scan.event_time is None and scan.streaming is not False), None)
     if without is not None:
         return f"give {without.alias} a watermark ({watermark_clause(without)}){_bound(node)}, or use MODE update"
+    if alone is not None and _has(node, alone) and _too_late(node, alone):
+        instead = f"take no later partners of {alone[0]}"
+        return f"write what is below the join to a table or a topic, and join that, or {instead}"
     if any(scan.first_of for scan in below):
         return "use MODE update"  # greatest(...) of its columns would not be its time
     if node.join != "inner":  # of a row without a partner there is one time at most that surely is there

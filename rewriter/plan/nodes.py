@@ -197,6 +197,9 @@ class JoinNode(Node):
     held_back
         By how much, in microseconds, the watermarks of the inputs are held back, so that no result comes later than the
         watermark allows for `event_times` and for those of the nodes above.
+    behind
+        By how much, in microseconds, rows of its inputs may come behind Spark's watermark, where a stateful operator of
+        Spark's makes some of them; None where they come before it, by what is held back.
     join
         ``inner``, the kind of a join of two inputs, or ``mixed``: inner joins, and `branches` of other kinds.
     branches
@@ -233,6 +236,7 @@ class JoinNode(Node):
     not_aggregated: str | None = None
     event_times: tuple[str, ...] = ()
     held_back: int = 0
+    behind: int | None = None
     join: NodeKind = "inner"
     matching: tuple[Term, ...] = ()
     closest: Closest | None = None

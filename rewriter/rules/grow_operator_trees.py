@@ -111,7 +111,8 @@ def _inner(
     kept = tuple(
         Retention(r.alias, keep_for(r.alias, members, graph.most)) for r in node.retention if r.alias in members
     )
-    inner = JoinNode(name, sources, graph, node.decision, output, kept, held_back=node.held_back)
+    inner = JoinNode(name, sources, graph, node.decision, output, kept)
+    inner = dataclasses.replace(inner, held_back=node.held_back, behind=node.behind)
     if not event_times(inner):
         return inner
     return dataclasses.replace(inner, result_time=RESULT_TIME, event_times=(RESULT_TIME,))

@@ -156,6 +156,7 @@ def _settling(node: JoinNode, tested: str, pairs: Scan, columns: Mapping[At, Out
         result_time=node.result_time,
         event_times=node.event_times,
         held_back=node.held_back,
+        behind=node.behind,
         join=node.join,
         matching=(*matching, *_there(node, tested)),
         closest=_look(node.closest, moved, tested),
@@ -192,6 +193,7 @@ def _candidates(node: JoinNode) -> JoinNode:
         result_time=RESULT_TIME,
         event_times=(RESULT_TIME,),
         held_back=node.held_back,
+        behind=node.behind,
         candidates_of=node.tested,
     )
     return dataclasses.replace(found, decision=_decided(found, node))

@@ -125,6 +125,19 @@ def test_rows_that_spark_holds_back_bound_what_passes() -> None:
         assert node.event_times == carried
 
 
+def test_rows_that_wait_come_behind_where_nothing_is_held_back() -> None:
+    """Then the upper join keeps what they join for as much longer; above a join of Spark's, too."""
+    upper = "LEFT JOIN t ON COALESCE(s.x, r.x) < t.x AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 7 SECONDS"
+    sql = f"SELECT r.id, r.ts {PAIR} {upper}".replace("FROM r JOIN", "FROM r LEFT JOIN")
+    for watermarks, behind in (("plan", {None}), ("text", {None, 9_000_000}), ("none", {None, 9_000_000})):
+        plan = rewrite(sql, CATALOG, replace(DEFAULTS, watermarks=watermarks)).plan
+        assert {one.behind for one in walk(plan) if isinstance(one, JoinNode)} == behind  # type: ignore[arg-type]
+    bounds = "s.ts BETWEEN r.ts AND r.ts + INTERVAL 1 DAY"
+    of_spark = f"(SELECT /*+ NO_TRIJOIN */ r.* FROM r LEFT JOIN s ON r.a = s.a AND {bounds}) r"
+    sql = sql.replace("FROM r ", f"FROM {of_spark} ")
+    assert {one.behind for one in nodes(sql)} == {0, 9_000_000}
+
+
 def test_where_watermarks_cannot_be_held_back() -> None:
     """The furthest watermark counts, or Spark Connect hides the plan: only what does not lag passes."""
     sql = f"SELECT r.ts AS a, s.ts AS b {PAIR}"

@@ -35,6 +35,21 @@ def test_random_trees(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     assert found == wanted, sql
 
 
+def test_a_join_keeps_rows_for_those_that_have_waited_twice(spark: SparkSession, tmp_path: Path) -> None:
+    """Three nodes one above the other. What is held back for the third one counts for the second one as well."""
+    later = "{0}.ts BETWEEN r.ts + INTERVAL {1} SECONDS AND r.ts + INTERVAL 20 SECONDS"
+    sql = (
+        "SELECT r.id, r.ts AS at, t.ts AS t FROM r ASOF JOIN t MATCH_CONDITION (r.ts <= t.ts) ON r.k = t.k "
+        "AND t.ts <= r.ts + INTERVAL 8 SECONDS "
+        f"LEFT ANTI JOIN s ON ABS(r.n - s.n) <= 0.2 * r.n AND {later.format('s', 0)} "
+        "WHERE EXISTS (SELECT 1 FROM u WHERE "
+        f"CASE WHEN r.k = 1 THEN u.x > 2 ELSE r.x < u.x END AND {later.format('u', 5)})"
+    )
+    found, wanted = compared(spark, streams(spark, tmp_path / "tables", 1000443, 25, NAMES), tmp_path, sql)
+    assert found == wanted
+    assert wanted.total() == 1
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.rare) for one in range(1, 6))])
 def test_random_trees_whose_units_change(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Each is killed at the end of some micro-batches, and starts again in other units."""

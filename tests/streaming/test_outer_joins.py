@@ -191,6 +191,42 @@ def test_a_window_above(spark: SparkSession, tmp_path: Path, start: str) -> None
     assert len(wanted) > 3
 
 
+#: A left join of ours whose rows wait up to 20 seconds, and one above it whose rows wait up to 30 more: by nodes of
+#: their own, for one reads both sides of the other, and for Spark tests its pairs.
+WAITS = [
+    "LEFT JOIN s ON r.x < s.x AND s.ts BETWEEN r.ts AND r.ts + INTERVAL 20 SECONDS "
+    f"LEFT JOIN t ON {on} AND t.ts BETWEEN r.ts AND r.ts + INTERVAL 30 SECONDS"
+    for on in ("COALESCE(s.x, r.x) < t.x", "r.x * t.x < 6")
+]
+
+
+@pytest.mark.parametrize("joins", WAITS)
+@pytest.mark.parametrize("seed", [3, pytest.param(1, marks=pytest.mark.rare), pytest.param(2, marks=pytest.mark.rare)])
+def test_a_window_above_rows_that_wait_twice(spark: SparkSession, tmp_path: Path, joins: str, seed: int) -> None:
+    """What is held back for the upper join counts for it as well, or its rows would be late for the window."""
+    window = "window(r.ts, '20 seconds')"
+    sql = f"SELECT {window}.start AS a, count(*) AS n, count(t.id) AS b FROM r {joins} GROUP BY {window}"
+    tables = streams(spark, tmp_path / "tables", seed, 40, untimed=0.0)
+    found, wanted = compared(spark, tables, tmp_path, sql)
+    assert found == Bag({row: count for row, count in wanted.items() if "2024, 1, 2" not in row}), "all but the last"
+    assert len(wanted) > 3
+
+
+@pytest.mark.parametrize("kind", ["LEFT", "INNER"])
+def test_a_window_above_rows_that_wait_for_spark_and_for_us(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """No watermark can be held back for what a join of Spark's has held back: such a window would lose rows."""
+    streams(spark, tmp_path, 1, 5).use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    of_spark = f"SELECT /*+ NO_TRIJOIN */ r.* FROM r {kind} JOIN s ON r.k = s.k AND {between('r', 's', 15)}"
+    sql = (
+        f"SELECT window(q.ts, '20 seconds') AS w, count(*) AS n FROM ({of_spark}) q LEFT JOIN t ON q.x < t.x "
+        "AND t.ts BETWEEN q.ts - INTERVAL 30 SECONDS AND {} GROUP BY 1"
+    )
+    with pytest.raises(trijoin_sql.UnsupportedQueryError, match="come behind the watermark, for an operator of Spark"):
+        tj.sql(sql.format("q.ts + INTERVAL 30 SECONDS")).writeStream.format("noop").start()
+    assert tj.sql(sql.format("q.ts")).isStreaming
+
+
 @pytest.mark.parametrize(
     "condition",
     [

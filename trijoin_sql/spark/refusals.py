@@ -337,7 +337,8 @@ def check_all_modes(frame: DataFrame, text: str, told: Mapping[str, Sequence[Ref
     if _runs_aggregated(frame):
         return _checked(check, text, told)
     mode = next((mode for mode in on_streams.MODES if not found[mode].by_mode), "append")
-    if found[mode].because.reason == NEVER_CLOSE.reason:  # its hint names modes that do not run it either
+    # Its hint names modes that do not run it either; the rewriter knows better why.
+    if found[mode].because.reason == NEVER_CLOSE.reason and not told.get(mode):
         mode = "update"
         if place_of(text, "PIVOT") is not None:
             found[mode] = replace(found[mode], because=_PIVOT, words="PIVOT")
