@@ -4,8 +4,8 @@ A result comes with its last row, and that row is above the units' watermark. It
 the closed bounds of the join allow: ``r.ts`` of a result lags by the bound of ``t(other) - t(r)``. Operators above it
 (a window, a deduplication, a Spark join, another group of ours) silently drop rows behind their watermark. So the
 watermarks of the join's inputs are held back by the lag. The units, which decide what is late and what expires, add the
-lag to Spark's watermark again. That of rows that an operator of Spark's makes cannot be held back: by how much such rows
-come behind it, above one join of ours or several, rows are kept longer (`JoinNode.behind`), and a window is refused.
+lag to Spark's watermark again. That of rows that an operator of Spark's makes cannot be held back: where a join of ours
+lets them wait, those above keep rows for as much longer (`JoinNode.behind`), and a window above is refused.
 The latest time of a result's rows does not lag. Where the SELECT above a join says ``GREATEST(r.ts, s.ts, t.ts)`` over
 all event times, the join puts it out as a column of its own.
 
