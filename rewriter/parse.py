@@ -202,6 +202,7 @@ class _Builder:
             info.rows,
             info.rows_from if info.rows is not None else "assumed",
             stateful=info.stateful,
+            behind=info.behind,
             time_of=None if source.query is None else _time_of(source.query, event_time),
         )
 

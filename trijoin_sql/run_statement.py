@@ -29,7 +29,7 @@ from .rewriter.sql.places import placed
 from .rewriter.sql.statement import ASOF, Statement, View, parse_statement, read_histories, without_online
 from .rewriter.strict import unproven
 from .running.history import with_histories
-from .running.known_joins import known_numbers
+from .running.known_joins import behind_spark, known_numbers
 from .running.listener import listen, observed_rates, observed_shares
 from .running.metrics import numbers_of, topmost_number
 from .settings import STRICT, refuse_unknown, rewriter_settings, value
@@ -342,7 +342,8 @@ class StatementRunner:
         parallelism = settings.parallelism or tasks_at_once(self.spark)
         strict, seen = settings.strict or self.strict, observed_shares(self.spark)
         settings = replace(settings, strict=strict, parallelism=parallelism, seen=seen)
-        return Planned.of(statement, args, SparkCatalog(self.spark, observed_rates(self.spark), frames), settings)
+        catalog = SparkCatalog(self.spark, observed_rates(self.spark), frames, behind_spark)
+        return Planned.of(statement, args, catalog, settings)
 
     def _compile(self, planned: Planned) -> Ran:
         refuse_server_without_us(self.spark)

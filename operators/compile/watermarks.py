@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's custom)
 
 from ..spec import RUN, is_key
-from .logical_plans import frame_of, items, joins_streams, over, plan_of
+from .logical_plans import frame_of, items, joins_streams, over, plan_of, walk
 
 #: A stage of ours in a plan; the second name is that of Spark 4.0.
 _STAGE = ("TransformWithStateInPySpark", "TransformWithStateInPandas")
@@ -66,6 +66,13 @@ def key_of(plan: Any) -> str:
         return ""
     name = str(plan.name())
     return name if is_key(name) else ""
+
+
+def keys_in(frame: DataFrame) -> list[str]:
+    """Return the keys of the joins of ours that make the rows of a stream; none on Spark Connect."""
+    steps = walk(plan_of(frame)) if hasattr(frame, "_jdf") else ()
+    found = (key_of(step.node) for step in steps if step.name in _STAGE)
+    return list(dict.fromkeys(key for key in found if key))
 
 
 def _says_state(explained: str) -> bool:

@@ -63,6 +63,7 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
                 carried[node.name] = tuple(dict.fromkeys((*carried[node.name], *names)))
     held: dict[str, int] = {}
     _hold_back(plan, 0, lags, held, {})
+    behind = {node.name: behind_of(node, held) for node in walk(plan) if isinstance(node, JoinNode)}
 
     def visit(node: Node) -> Node:
         if isinstance(node, Scan):
@@ -70,7 +71,7 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
         if not isinstance(node, JoinNode):
             return node
         times, by = carried.get(node.name, ()), held.get(node.name, 0)
-        return dataclasses.replace(node, event_times=times, held_back=by, behind=behind_of(node, held))
+        return dataclasses.replace(node, event_times=times, held_back=by, behind=behind[node.name])
 
     return transform(plan, visit)
 
@@ -144,7 +145,9 @@ def _behind(source: Node, below: Node, held: Mapping[str, int] | None) -> Iterat
             aliases = {alias}.intersection(below.graph.relations) or below.graph.relations
             lag = max(time_lag(below, one) or 0 for one in aliases)
             yield (-(held or {}).get(below.name, 0) if own is None else own) + -(-lag // 1000) * 1000
-    elif (isinstance(below, Join) and is_of_streams(below)) or (isinstance(below, Scan) and below.stateful):
+    elif isinstance(below, Scan) and below.stateful:
+        yield below.behind
+    elif isinstance(below, Join) and is_of_streams(below):
         yield 0
     else:
         for one in below.inputs:

@@ -78,7 +78,8 @@ class _Resolver(Names):
                 together = isinstance(tree, exp.Union) and not (tree.args.get("distinct") or tree.args.get("by_name"))
                 stateful = not together or left.stateful or right.stateful
                 times = _of_both(left, right) if together else ()
-                return Output(columns, None, streaming, times, stateful=stateful, branches=(left, right))
+                behind, branches = max(left.behind, right.behind), (left, right)
+                return Output(columns, None, streaming, times, stateful=stateful, behind=behind, branches=branches)
             case exp.Subquery():
                 return replace(self.query(tree.this, ctes, outer), block=None)
         for node in own_nodes(tree):
@@ -135,7 +136,8 @@ class _Resolver(Names):
         streaming = either(*(s.info.streaming if s.info else None for s in block.sources))
         columns = self.projections(select, frame)
         times, stateful = times_of(select, columns), keeps_state(select, block.sources)
-        return Output(columns, block, streaming, times, *_rows_of(select, block.sources), stateful)
+        behind = max((s.info.behind for s in block.sources if s.info), default=0)
+        return Output(columns, block, streaming, times, *_rows_of(select, block.sources), stateful, behind)
 
     def fallback(self, select: exp.Select, ctes: Mapping[str, Cte], outer: list[Frame]) -> tuple[Tree, Frame]:
         """Resolve what is inside the FROM of a SELECT that is left alone, and list its relations."""

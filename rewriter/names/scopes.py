@@ -144,12 +144,13 @@ class Output:
     rows: float | None = None
     rows_from: RowsFrom = "assumed"
     stateful: bool = False
+    behind: int = 0
     branches: tuple[Output, ...] = ()
 
     @property
     def info(self) -> TableInfo:
         """What is known about it as a relation."""
-        return TableInfo((), self.streaming, self.rows, self.times, self.rows_from, self.stateful)
+        return TableInfo((), self.streaming, self.rows, self.times, self.rows_from, self.stateful, self.behind)
 
 
 @dataclass(eq=False)

@@ -86,6 +86,8 @@ class Scan(Node):
         Whether a stateful Spark operator makes the rows of the stream: an aggregation, a deduplication, a join
         of streams. Such an operator holds rows back until the watermark passes them, so they come at or before the
         micro-batch's own watermark, but later than that of the micro-batch before. None of them is late.
+    behind
+        As in a `TableInfo`.
     time_of
         For a derived table: the column of a relation inside it, as ``(alias, name)``, that is its event time.
     first_of
@@ -105,6 +107,7 @@ class Scan(Node):
     rows_from: RowsFrom = "assumed"
     lasting: str = ""
     stateful: bool = False
+    behind: int = 0
     time_of: tuple[str, str] | None = None
     first_of: tuple[tuple[str, str], ...] = ()
 

@@ -82,6 +82,8 @@ class TableInfo:
         Where the number of rows comes from.
     stateful
         Whether a stateful operator makes the rows of the stream: see `plan.nodes.Scan`.
+    behind
+        By how much, in microseconds, such rows may come behind the watermark: of a view, what joins of ours in it add.
     in_warehouse
         The relative path of a CREATE TABLE, if it has one: Spark takes it from its warehouse on.
     """
@@ -92,6 +94,7 @@ class TableInfo:
     times: tuple[Time, ...] = ()
     rows_from: RowsFrom = "declared"
     stateful: bool = False
+    behind: int = 0
     in_warehouse: str | None = None
 
 

@@ -212,6 +212,30 @@ def test_a_window_above_rows_that_wait_twice(spark: SparkSession, tmp_path: Path
     assert len(wanted) > 3
 
 
+@pytest.mark.parametrize("written", ["a view", pytest.param("in the text", marks=pytest.mark.rare)])
+def test_a_join_above_rows_that_wait_for_spark_and_for_us(spark: SparkSession, tmp_path: Path, written: str) -> None:
+    """They come behind the watermark, and the other input's rows are kept for as much longer."""
+    of_spark = f"SELECT /*+ NO_TRIJOIN */ r.* FROM r LEFT JOIN u ON r.k = u.k AND {earlier('u', 'r', 35)}"
+    below = (
+        f"SELECT q.id, q.x, q.ts, t.id AS other FROM ({of_spark}) q "
+        "LEFT JOIN t ON q.x < t.x AND t.ts BETWEEN q.ts AND q.ts + INTERVAL 30 SECONDS"
+    )
+    sql = (
+        "SELECT v.id, v.ts AS at, v.other, s.id AS b FROM {} v JOIN s ON v.x * s.x < 22 "
+        "AND s.ts BETWEEN v.ts - INTERVAL 1 SECOND AND v.ts + INTERVAL 3 SECONDS"
+    )
+    tables = streams(spark, tmp_path / "tables", 5, 40, "rstu", untimed=0.0)
+    tables.use(streaming=False)
+    wanted = without_last(bag(spark.sql(sql.format(f"({below})")).collect()))
+    tables.use(streaming=True)
+    tj = trijoin_sql.TriJoinSession.create(spark)
+    if written == "a view":
+        tj.sql(below).createOrReplaceTempView("below")
+    found = tj.sql(sql.format("below" if written == "a view" else f"({below})"))
+    assert without_last(run_stream(found, tmp_path / "checkpoint")) == wanted
+    assert wanted.total() > 100
+
+
 @pytest.mark.parametrize("kind", ["LEFT", "INNER"])
 def test_a_window_above_rows_that_wait_for_spark_and_for_us(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """No watermark can be held back for what a join of Spark's has held back: such a window would lose rows."""

@@ -113,6 +113,15 @@ def known_join(key: str) -> JoinSpec | None:
     return None if (found := _joins.get(key)) is None else found.spec
 
 
+def behind_spark(key: str) -> int:
+    """Return by how much results of a join may come behind the watermark, in microseconds; see `JoinNode.behind`."""
+    spec = known_join(key)
+    if spec is None or spec.behind is None:
+        return 0
+    lag = max(spec.keep_for(rank) or 0 for rank in range(len(spec.streams)))
+    return spec.behind + -(-lag // 1000) * 1000
+
+
 def late_sources(key: str) -> tuple[LateSource, ...]:
     """Return where the late rows of a join are; empty if it was not compiled such that they can be had."""
     return () if (found := _joins.get(key)) is None else found.late

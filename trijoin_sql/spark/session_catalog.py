@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField
 
 from ..operators.compile.logical_plans import plan_of
 from ..operators.compile.travel_types import CHAR, quoted, type_name
-from ..operators.compile.watermarks import DELAY, keeps_state
+from ..operators.compile.watermarks import DELAY, keeps_state, keys_in
 from ..rewriter.plan.parts import Column, RowsFrom
 from ..rewriter.sql.catalog import FRAME, TableInfo, own_name
 from .flags import flag, settings_of
@@ -32,6 +32,8 @@ class SparkCatalog:
         Observed rows a second of its queries, by relation.
     frames
         DataFrames that a statement knows by name.
+    behind
+        Tells by how much results of a join of ours, by its key, come behind Spark's watermark (microseconds).
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class SparkCatalog:
         spark: SparkSession,
         observed: Mapping[str, float] | None = None,
         frames: Mapping[str, DataFrame] | None = None,
+        behind: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self.spark = spark
         self.frames = frames or {}
         self.observed = observed or {}
+        self._behind = behind
         self._setting = settings_of(spark)
         self._known: dict[tuple[str, ...], TableInfo | None] = {}
 
@@ -78,7 +82,8 @@ class SparkCatalog:
         rows, rows_from = self._rate(name, frame) if frame.isStreaming else _rows(frame)
         stateful = bool(times) and frame.isStreaming and keeps_state(frame)
         delays = tuple((field.name, int(field.metadata[DELAY]) * 1000) for field in times)
-        return TableInfo(columns, frame.isStreaming, rows, delays, rows_from, stateful)
+        behind = sum(map(self._behind, keys_in(frame))) if stateful else 0
+        return TableInfo(columns, frame.isStreaming, rows, delays, rows_from, stateful, behind)
 
     def _type(self, field: StructField) -> str:
         """Return the type of a column, ``char(n)`` for a text that Spark pads where it compares it."""
