@@ -209,6 +209,8 @@ class StageTask:
         # 3. Results go out as they are found.
         forward = {rank: list(batches) for rank, batches in work.rows.items() if rank in slot.forwards}
         work.watermark = now.expiry if self.stage.streaming else None
+        if state is not None and now.spark:  # an older version may have let rows expire earlier
+            work.watermark = max(now.expiry, state.manifest.watermark)
         passed, received.listed = received.listed, []
         results: Iterator[Outcome] = chain(self._listed(received.bundles), self._counted(slot.process(work), tally))
         if self.spec.aggregate is not None:

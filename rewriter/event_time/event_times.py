@@ -217,12 +217,14 @@ def append_refusals(plan: Node, settings: Settings) -> tuple[Refusal, ...]:
     found = []
     for block in _blocks(plan):
         nodes = [node for node in own_tree(block.input) if isinstance(node, JoinNode) and _is_streaming(node)]
-        latest = [times for node in nodes if (times := event_times(node))]
+        latest = [times for node in nodes if (times := event_times(node)) and (behind_of(node) or 0) <= 0]
         for window in block.times.windows:
             columns, alone = window.columns, window.alone
             node = next((one for one in nodes for alias, _ in columns if alias in one.graph.relations), None)
             if node is None or window.latest in latest:
                 continue
+            if window.latest:  # of all times, where even the last row of a result may come behind the watermark
+                alone = alone or next((at for at in sorted(columns) if _has(node, at) and _too_late(node, at)), None)
             if alone is None or not _passes(node, alone, settings):
                 found.append(Refusal(_reason(node, columns, alone), _hint(node, alone), "WINDOW (|SESSION_WINDOW ("))
     return tuple(dict.fromkeys(found))

@@ -130,6 +130,8 @@ class _BlockRenderer:
         node = self.nodes.get(name) if name is not None else None
         if node is None or not event_times(node):  # an input that became optional has lost its event time
             return None
+        if (node.behind or 0) > 0:  # the last row of a result may have waited below
+            return None
         marked = (*node.event_times, RESULT_TIME) if RESULT_TIME not in node.event_times else node.event_times
         self.nodes[node.name] = dataclasses.replace(node, result_time=RESULT_TIME, event_times=marked)
         return exp.column(identifier(RESULT_TIME), identifier(node.name))

@@ -136,6 +136,12 @@ def test_rows_that_wait_come_behind_where_nothing_is_held_back() -> None:
     of_spark = f"(SELECT /*+ NO_TRIJOIN */ r.* FROM r LEFT JOIN s ON r.a = s.a AND {bounds}) r"
     sql = sql.replace("FROM r ", f"FROM {of_spark} ")
     assert {one.behind for one in nodes(sql)} == {0, 9_000_000}
+    pair = "b JOIN t AS u ON b.x < u.x AND u.ts BETWEEN b.ts - INTERVAL 7 SECONDS AND b.ts"
+    latest = f"SELECT window(greatest(b.ts, u.ts), '1 minute'), count(*) FROM ({{}}) {pair} GROUP BY 1"
+    (refused,) = rewritten(latest.format(sql.replace("r.id,", "r.x,"))).append_refusals
+    assert "for an operator of Spark's below" in refused.reason
+    of_ours = f"SELECT r.x, r.ts {PAIR} {upper}".replace("FROM r JOIN", "FROM r LEFT JOIN")
+    assert not rewritten(latest.format(of_ours)).append_refusals
 
 
 def test_where_watermarks_cannot_be_held_back() -> None:
