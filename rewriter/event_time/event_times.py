@@ -43,7 +43,7 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
             output = [(column.relation, column.column.lower()) for column in node.output]
             used = [at for at in output if _has(node, at) and (at in read or at in block.times.items)]
             used = [at for at in used if at[0] not in padded or not _waits_for(at, block, joins)]
-            by_spark = block.times.grouped.union(*map(_read_by, joins))
+            by_spark = block.times.grouped.union(*map(_read_by, joins), used if block.times.distinct else ())
             found = {
                 at: lag
                 for at in used
@@ -227,6 +227,9 @@ def append_refusals(plan: Node, settings: Settings) -> tuple[Refusal, ...]:
                 alone = alone or next((at for at in sorted(columns) if _has(node, at) and _too_late(node, at)), None)
             if alone is None or not _passes(node, alone, settings):
                 found.append(Refusal(_reason(node, columns, alone), _hint(node, alone), "WINDOW (|SESSION_WINDOW ("))
+        for node in nodes if block.times.distinct else ():
+            for at in (one for one in block.times.items if _has(node, one) and _too_late(node, one)):
+                found.append(Refusal(f"DISTINCT in append mode: {_why(node, at)}", _hint(node, at), "DISTINCT"))
     return tuple(dict.fromkeys(found))
 
 

@@ -249,6 +249,9 @@ def test_a_window_above_rows_that_wait_for_spark_and_for_us(spark: SparkSession,
     with pytest.raises(trijoin_sql.UnsupportedQueryError, match="come behind the watermark, for an operator of Spark"):
         tj.sql(sql.format("q.ts + INTERVAL 30 SECONDS")).writeStream.format("noop").start()
     assert tj.sql(sql.format("q.ts")).isStreaming
+    distinct = sql.replace("window(q.ts, '20 seconds') AS w, count(*) AS n", "DISTINCT q.ts").replace(" GROUP BY 1", "")
+    with pytest.raises(trijoin_sql.UnsupportedQueryError, match="DISTINCT in append mode: rows of q"):
+        tj.sql(distinct.format("q.ts + INTERVAL 30 SECONDS")).writeStream.format("noop").start()
 
 
 @pytest.mark.parametrize(
