@@ -16,11 +16,24 @@ operator holds back until the watermark passes them (`plan.nodes.Scan.stateful`)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ..options import Settings
 from ..plan.joins import PADDED, written
-from ..plan.nodes import Block, Join, JoinNode, Node, Scan, in_results, own_tree, scans, source_scan, transform, walk
+from ..plan.nodes import (
+    Block,
+    Join,
+    JoinNode,
+    Node,
+    Scan,
+    in_results,
+    once,
+    own_tree,
+    scans,
+    source_scan,
+    transform,
+    walk,
+)
 from ..plan.parts import At, Refusal
 from .bounds import input_scan, is_of_streams, joins_streams, lag_of, loses_time, time_lag, watermark_clause
 
@@ -63,7 +76,7 @@ def carry_event_times(plan: Node, settings: Settings) -> Node:
                 carried[node.name] = tuple(dict.fromkeys((*carried[node.name], *names)))
     held: dict[str, int] = {}
     _hold_back(plan, 0, lags, held, {})
-    behind = {node.name: behind_of(node, held) for node in walk(plan) if isinstance(node, JoinNode)}
+    behind = _behind_in_all(plan, held)
 
     def visit(node: Node) -> Node:
         if isinstance(node, Scan):
@@ -117,46 +130,60 @@ def _hold_back(node: Node, above: int, lags: dict[str, int], held: dict[str, int
         _hold_back(below, above, lags, held, seen)
 
 
-def behind_of(node: JoinNode, held: Mapping[str, int] | None = None) -> int | None:
-    """Return by how much rows of a node's inputs may come behind Spark's watermark; see `JoinNode.behind`.
+def _behind_in_all(plan: Node, held: Mapping[str, int]) -> dict[str, int | None]:
+    """Return by node by how much rows of its inputs may come behind Spark's watermark; see `JoinNode.behind`.
 
     Rows of a stateful operator of Spark's do not come behind the watermark that Spark tells the operators above it.
     What a join of ours makes of them lags, and no input's watermark can be held back for that.
 
     Parameters
     ----------
-    node
-        The node.
+    plan
+        The plan.
     held
-        By how much watermarks are held back, by node. None if they are wherever the sources' could be.
+        By node by how much the watermarks of its inputs are held back.
     """
-    before = 0 if held is None else held.get(node.name, 0)
-    known = [one for source in node.sources for one in _behind(source, source, held)]
-    return max((one for one in known if held is None or -one < before), default=None)
+    found: dict[str, int | None] = {}
+
+    def of(below: JoinNode) -> int:
+        own = found[below.name]
+        return -held.get(below.name, 0) if own is None else own
+
+    for node in reversed(list(walk(plan))):  # each after those that it reads
+        if isinstance(node, JoinNode):
+            known = (one for source in node.sources for one in _behind(source, source, of))
+            found[node.name] = max((one for one in known if -one < held.get(node.name, 0)), default=None)
+    return found
 
 
-def _behind(source: Node, below: Node, held: Mapping[str, int] | None) -> Iterator[int]:
+@once
+def _behind_spark(node: Node) -> int | None:
+    """Return the same for a join node, None without an operator of Spark's below, where all else can be held back."""
+    known = [one for source in node.inputs for one in _behind(source, source, _behind_spark)]
+    return max(known, default=None)
+
+
+def _behind(source: Node, below: Node, of: Callable[[JoinNode], int | None]) -> Iterator[int]:
     """Yield by how much rows of what is below an input's own operators may come behind the watermark."""
     if isinstance(below, JoinNode):
-        own = behind_of(below, held)
-        if own is not None or held is not None:
+        own = of(below)
+        if own is not None:
             first = scans(source)[0]
             alias = first.alias if first.time_of is None else first.time_of[0]
             aliases = {alias}.intersection(below.graph.relations) or below.graph.relations
-            lag = max(time_lag(below, one) or 0 for one in aliases)
-            yield (-(held or {}).get(below.name, 0) if own is None else own) + -(-lag // 1000) * 1000
+            yield own + -(-max(time_lag(below, one) or 0 for one in aliases) // 1000) * 1000
     elif isinstance(below, Scan) and below.stateful:
         yield below.behind
     elif isinstance(below, Join) and is_of_streams(below):
         yield 0
     else:
         for one in below.inputs:
-            yield from _behind(source, one, held)
+            yield from _behind(source, one, of)
 
 
 def _too_late(node: JoinNode, at: At) -> bool:
     """Return whether a column of a node's results may come behind the watermark of Spark's operators above it."""
-    behind = behind_of(node)
+    behind = _behind_spark(node)
     return behind is not None and (behind > 0 or (node.pads and bool(lag_of(node, at[0]))))
 
 
@@ -217,7 +244,7 @@ def append_refusals(plan: Node, settings: Settings) -> tuple[Refusal, ...]:
     found = []
     for block in _blocks(plan):
         nodes = [node for node in own_tree(block.input) if isinstance(node, JoinNode) and _is_streaming(node)]
-        latest = [times for node in nodes if (times := event_times(node)) and (behind_of(node) or 0) <= 0]
+        latest = [times for node in nodes if (times := event_times(node)) and (_behind_spark(node) or 0) <= 0]
         for window in block.times.windows:
             columns, alone = window.columns, window.alone
             node = next((one for one in nodes for alias, _ in columns if alias in one.graph.relations), None)
