@@ -115,7 +115,12 @@ def random_tree(random: Random, names: str = NAMES) -> str:
     if random.random() < 0.3:
         where.append(f"{random.choice(core)}.k >= 1")
     hint = random.choice(("", "", "/*+ UNITS(1) */ ", "/*+ UNITS(3) */ ", "/*+ UNITS(4) */ "))
-    return f"SELECT {hint}{', '.join(columns)} {text}{' WHERE ' + ' AND '.join(where) if where else ''}"
+    tree = f"SELECT {hint}{', '.join(columns)} {text}{' WHERE ' + ' AND '.join(where) if where else ''}"
+    if random.random() < 0.85:
+        return tree
+    # Rows that come behind the watermark are lost in windows; those of the last rows are never closed.
+    group = "GROUP BY window(t, '20 seconds')"
+    return f"SELECT window(t, '20 seconds').start AS at, count(*) AS c FROM ({tree}) WHERE {core[0]}_id >= 0 {group}"
 
 
 def with_changes(spark: SparkSession, tables: Tables, home: Path, sql: str, random: Random) -> tuple[Bag, Bag, int]:
