@@ -202,7 +202,7 @@ class JoinNode(Node):
         watermark allows for `event_times` and for those of the nodes above.
     behind
         By how much, in microseconds, rows of its inputs may come behind Spark's watermark, where a stateful operator of
-        Spark's makes some of them; None where they come before it, by what is held back.
+        Spark's makes some of them, or what lags could not be held back; None where they come before it, by what is.
     join
         ``inner``, the kind of a join of two inputs, or ``mixed``: inner joins, and `branches` of other kinds.
     branches
